@@ -1,0 +1,3 @@
+//! `skerry`, the command line.
+
+fn main() {}
