@@ -1,0 +1,83 @@
+//! What nodes report upstream, and what it changes in a status.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::ObjectKind;
+
+/// One report of a node about one resource; the engine has checked that the resource is the one meant (name and uid).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The node that reports.
+    pub node: String,
+    /// What it says.
+    pub payload: Payload,
+}
+
+/// What a report says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Payload {
+    /// A worker's message to its local controller, forwarded as it came.
+    Worker(Box<WorkerMessage>),
+    /// The samples of a Dataset, counted on the node that holds it.
+    Samples(u64),
+    /// A Dataset that cannot be counted, and why.
+    SamplesFailed(String),
+}
+
+/// The body of `POST /sedna/workers/{name}/info`: the contract of Sedna's worker library.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkerMessage {
+    /// The worker's `WORKER_NAME`.
+    pub name: String,
+    /// The resource's namespace.
+    pub namespace: String,
+    /// The resource's name.
+    pub owner_name: String,
+    /// The resource's kind, lower-case.
+    pub owner_kind: String,
+    /// The phase: train, eval, inference, …
+    pub kind: String,
+    /// running, completed, failed, …
+    pub status: String,
+    /// What the phase reports of itself: counts, times, the current round. `null` counts as nothing.
+    #[serde(deserialize_with = "null_as_default")]
+    pub owner_info: Map<String, Value>,
+    /// The models that came of it: `{format, url, metrics}`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub results: Vec<Map<String, Value>>,
+}
+
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A change of the reported part of a status, written by the nodes' field manager.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusChange {
+    /// The kind whose status changes: the resource's own, or a Model that it names.
+    pub kind: ObjectKind,
+    /// The object's name, in the resource's namespace.
+    pub name: String,
+    /// The reported fields, whole: `{"metrics": […]}`.
+    pub status: Map<String, Value>,
+}
+
+/// Why a report is refused for good: sending it again would change nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// The payload makes no sense for this kind.
+    #[error("a {kind} takes no report of this form: {found}")]
+    Form {
+        /// The resource's kind.
+        kind: &'static str,
+        /// What was found.
+        found: String,
+    },
+}
