@@ -20,6 +20,9 @@ pub trait Kind:
     + Sync
     + 'static
 {
+    /// What this kind is called.
+    const KIND: ObjectKind;
+
     /// The part of the status that the manager writes, without what nodes report.
     type Status: Serialize + Debug + PartialEq + Send;
 

@@ -27,7 +27,7 @@ impl ObjectKind {
     pub const POD: Self = Self::new("", "v1", "Pod", "pods");
     /// `v1` Secret.
     pub const SECRET: Self = Self::new("", "v1", "Secret", "secrets");
-    /// `autoscaling/v2` HorizontalPodAutoscaler.
+    /// `autoscaling/v2` `HorizontalPodAutoscaler`.
     pub const AUTOSCALER: Self = Self::new(
         "autoscaling",
         "v2",
@@ -38,6 +38,16 @@ impl ObjectKind {
     pub const MODEL: Self = Self::new("sedna.io", "v1alpha1", "Model", "models");
     /// `sedna.io/v1alpha1` Dataset.
     pub const DATASET: Self = Self::new("sedna.io", "v1alpha1", "Dataset", "datasets");
+    /// `sedna.io/v1alpha1` `JointInferenceService`.
+    pub const JOINT_INFERENCE_SERVICE: Self = Self::new(
+        "sedna.io",
+        "v1alpha1",
+        "JointInferenceService",
+        "jointinferenceservices",
+    );
+    /// `sedna.io/v1alpha1` `FederatedLearningJob`.
+    pub const FEDERATED_LEARNING_JOB: Self =
+        Self::new("sedna.io", "v1alpha1", "FederatedLearningJob", "federatedlearningjobs");
 
     const fn new(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Self {
         Self {
