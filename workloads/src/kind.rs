@@ -7,7 +7,7 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Applied, ObjectKind, Observed, Plan, Reference, References, Refusal, Report, StatusChange};
+use crate::{Applied, ObjectKind, Observed, Plan, Reference, References, Refusal, Report, Settings, StatusChange};
 
 /// What a kind says about itself. No method does I/O; each is a function of its arguments alone.
 pub trait Kind:
@@ -38,7 +38,7 @@ pub trait Kind:
     fn references(&self, found: &References) -> BTreeSet<Reference>;
 
     /// What should exist and what each node should hold.
-    fn plan(&self, seen: &Observed) -> Plan;
+    fn plan(&self, seen: &Observed, settings: &Settings) -> Plan;
 
     /// What the status says, from what was applied; `now` stamps what changed and nothing else, so that two calls
     /// with the same observation differ in nothing.

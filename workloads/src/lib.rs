@@ -8,8 +8,10 @@ pub mod kind;
 pub mod observed;
 pub mod plan;
 pub mod report;
+pub mod settings;
 
 pub use kind::Kind;
 pub use observed::{Live, Lookup, ObjectKind, Observed, Reference, References};
 pub use plan::{Applied, Child, Children, Event, EventType, Failure, Finding, Impact, Make, NodePart, Nodes, Plan};
 pub use report::{Payload, Refusal, Report, StatusChange, WorkerMessage};
+pub use settings::Settings;
