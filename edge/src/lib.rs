@@ -1,1 +1,27 @@
-//! See the package description in `Cargo.toml`.
+//! The edge protocol of Skerry, both ends: what travels between the global manager and the local controllers, how a
+//! session goes, and how its bytes get across.
+//!
+//! The protocol is state-based and acknowledged end to end. The manager holds, for each node, the set of objects that
+//! the node should have; the session brings the node's store to that set. Reports go the other way, from the node's
+//! durable outbox, and leave it when the manager says what became of them.
+//!
+//! | module | what it holds | I/O |
+//! |---|---|---|
+//! | [`object`] | what a node holds: objects, credentials, their identity and hash | none |
+//! | [`position`] | where a node's store stands, and which manager it may still listen to | none |
+//! | [`message`] | the frames, one enum per direction, and their JSON | none |
+//! | [`digest`] | how both ends find what differs between two sets | none |
+//! | [`node`] | the node's end of a session | none |
+//! | [`limits`] | every bound, with its reason | none |
+
+pub mod digest;
+pub mod limits;
+pub mod message;
+pub mod node;
+pub mod object;
+pub mod position;
+mod tagged;
+
+pub use message::{Downstream, Report, ReportPayload, ReportResult, Upstream};
+pub use object::{Body, ContentHash, Credential, Item, ItemKey, Object, ObjectKey, Row};
+pub use position::{Epoch, Position};

@@ -1,0 +1,420 @@
+//! The frames: one enum per direction, each frame one JSON text message `{"variant": {…}}`.
+//!
+//! Decides what a frame may look like before anything is allocated for it (size, nesting, names). What may be said
+//! when is decided by the sessions.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use crate::{
+    digest::ChunkHash,
+    limits,
+    object::{Body, Credential, ItemKey, KeyError, Object, ObjectKey, Row},
+    position::{Epoch, Position},
+    tagged::{self, Known, Tagged},
+};
+
+/// From the manager to a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Downstream {
+    /// The answer to a hello.
+    Welcome {
+        /// The uid of the cluster that the manager speaks for.
+        cluster: String,
+        /// Which run of the manager this is.
+        epoch: Epoch,
+        /// How the node's store is brought up to date.
+        start: Start,
+    },
+    /// The digest is done: from here on the node's store is counted by this epoch, from this version.
+    Synced {
+        /// The version that the following frames count on from.
+        version: u64,
+    },
+    /// The node should hold this object.
+    Put {
+        /// The version of the node's set that this makes.
+        version: u64,
+        /// The object.
+        object: Object,
+    },
+    /// The node should hold this credential. Only sent over mTLS or loopback.
+    PutCredential {
+        /// The version of the node's set that this makes.
+        version: u64,
+        /// The credential.
+        credential: Credential,
+    },
+    /// The node should not hold what is under this key.
+    Delete {
+        /// The version of the node's set that this makes.
+        version: u64,
+        /// The key.
+        key: ItemKey,
+    },
+    /// What became of a report or a gap.
+    ReportResult {
+        /// Its number.
+        seq: u64,
+        /// What became of it.
+        result: ReportResult,
+    },
+    /// The manager is about to close the connection, because it restarts or has too many at once.
+    Restarting {
+        /// When to dial again, in milliseconds: spread over the nodes, so that they do not return at once.
+        reconnect_after_ms: u64,
+    },
+    /// Another session of this node has taken the place of this one.
+    Replaced {},
+    /// The manager does not go on with this session.
+    Refused {
+        /// Why, for programs.
+        reason: RefusedReason,
+        /// Why and what to do, for people.
+        hint: String,
+    },
+}
+
+/// How a session brings the node's store up to date.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// The node's position is counted by this epoch: what is newer follows.
+    Resume {},
+    /// The manager does not know what the node holds: the node answers with [`Upstream::Rows`].
+    Digest {
+        /// The hashes of the chunks of what the node should hold; their number is a power of two.
+        chunks: Vec<ChunkHash>,
+    },
+}
+
+/// From a node to the manager.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Upstream {
+    /// The first frame of a session.
+    Hello(Hello),
+    /// The answer to a digest: what the node holds in the chunks that differ.
+    Rows {
+        /// The chunks whose hashes differ, each named in one of the frames.
+        chunks: Vec<u32>,
+        /// What the node holds in the chunks named so far.
+        rows: Vec<Row>,
+        /// Whether another frame of this answer follows.
+        more: bool,
+    },
+    /// Every frame up to this version is in the node's durable store.
+    Ack {
+        /// The version.
+        version: u64,
+    },
+    /// A report from the node's outbox.
+    Report {
+        /// Every report below this number is settled: the manager need not remember its answer.
+        settled: u64,
+        /// The report.
+        report: Report,
+    },
+    /// Reports were given up because the outbox was full. Answered as a report is.
+    Gap {
+        /// Its number, counted with the reports'.
+        seq: u64,
+        /// How many reports were given up.
+        count: u64,
+    },
+    /// The node does not listen to this manager.
+    Refused {
+        /// Why, for programs.
+        reason: RefusedReason,
+        /// Why and what to do, for people.
+        hint: String,
+    },
+}
+
+/// The first frame of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The node's name. Over mTLS it has to be the certificate's.
+    pub node: String,
+    /// A name that is unique to this start of the node's local controller; report numbers are never used twice under it.
+    pub boot: String,
+    /// [`limits::PROTOCOL`] of the node.
+    pub protocol: u32,
+    /// The version of the node's local controller.
+    pub agent: String,
+    /// Where the node's store stands; none for a new store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<Position>,
+    /// How many items the store holds.
+    pub holds: u64,
+}
+
+/// Something that a node has to say about a resource. It stays in the node's durable outbox until it is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The number in the node's outbox, rising; the first is 1.
+    pub seq: u64,
+    /// The resource.
+    pub key: ObjectKey,
+    /// The resource's uid as the node holds it.
+    pub uid: String,
+    /// When, by the node's clock, which may be wrong.
+    pub observed_at: Timestamp,
+    /// What.
+    pub payload: ReportPayload,
+}
+
+/// What a report says. Sedna's worker message (the body of `POST /sedna/workers/{name}/info`) travels as it came, so
+/// that its meaning is decided in one place, by the manager's pure code; the variant says how the outbox treats it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReportPayload {
+    /// A worker's message of numbers that replace the last ones (joint inference counts).
+    Metrics {
+        /// Sedna's worker message.
+        message: Body,
+    },
+    /// A worker's message about a round that it has done.
+    Round {
+        /// `ownerInfo.currentRound`.
+        round: u64,
+        /// Sedna's worker message.
+        message: Body,
+    },
+    /// Any other message of a worker: a phase that has begun, completed or failed.
+    Event {
+        /// Sedna's worker message.
+        message: Body,
+    },
+    /// The samples of a Dataset, counted on this node.
+    DatasetSamples {
+        /// How many.
+        count: u64,
+    },
+    /// A Dataset that cannot be counted.
+    DatasetFailed {
+        /// Why, one sentence.
+        reason: String,
+    },
+    /// A payload of a newer node that this manager does not know; it refuses the report.
+    #[serde(skip)]
+    Unknown {
+        /// The variant's name on the wire.
+        variant: String,
+    },
+}
+
+impl ReportPayload {
+    /// Whether a newer one about the same resource (and the same worker) makes this one worthless.
+    ///
+    /// An outbox keeps only the newest of those, and gives them up first when it is full.
+    pub fn coalesces(&self) -> bool {
+        matches!(
+            self,
+            Self::Metrics { .. } | Self::DatasetSamples { .. } | Self::DatasetFailed { .. }
+        )
+    }
+
+    /// The worker's message, where there is one.
+    pub fn message(&self) -> Option<&Body> {
+        match self {
+            Self::Metrics { message } | Self::Round { message, .. } | Self::Event { message } => Some(message),
+            Self::DatasetSamples { .. } | Self::DatasetFailed { .. } | Self::Unknown { .. } => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum KnownPayload {
+    Metrics { message: Body },
+    Round { round: u64, message: Body },
+    Event { message: Body },
+    DatasetSamples { count: u64 },
+    DatasetFailed { reason: String },
+}
+
+impl Tagged for KnownPayload {
+    const NAMES: &'static [&'static str] = &["metrics", "round", "event", "dataset-samples", "dataset-failed"];
+}
+
+impl<'de> Deserialize<'de> for ReportPayload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(match tagged::read(json.get()).map_err(de::Error::custom)? {
+            Known::No(variant) => Self::Unknown { variant },
+            Known::Yes(KnownPayload::Metrics { message }) => Self::Metrics { message },
+            Known::Yes(KnownPayload::Round { round, message }) => Self::Round { round, message },
+            Known::Yes(KnownPayload::Event { message }) => Self::Event { message },
+            Known::Yes(KnownPayload::DatasetSamples { count }) => Self::DatasetSamples { count },
+            Known::Yes(KnownPayload::DatasetFailed { reason }) => Self::DatasetFailed { reason },
+        })
+    }
+}
+
+/// What became of a report. Either way it leaves the node's outbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReportResult {
+    /// It is in the API server.
+    Accepted {},
+    /// It is refused for good: sending it again would change nothing.
+    Refused {
+        /// Why, one sentence.
+        reason: String,
+    },
+}
+
+/// Why one side does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusedReason {
+    /// The node's name is not one, or not the one that the node has proven.
+    Node,
+    /// The peer speaks a version of the protocol that we cannot bridge.
+    Protocol,
+    /// The peer broke the protocol or a limit of it.
+    Violation,
+    /// The manager speaks for another cluster.
+    OtherCluster,
+    /// The manager is deposed.
+    Deposed,
+    /// The node's store does not follow: it did not acknowledge in time, or too much has gathered for it.
+    Behind,
+    /// A reason of a newer peer.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A message that was read from the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Received<M> {
+    /// One that we know.
+    Message(M),
+    /// A variant of a newer peer: counted, not fatal.
+    Unknown(String),
+}
+
+/// Why a message cannot be read.
+#[derive(Debug, Error)]
+pub enum MessageError {
+    /// Above [`limits::MAX_DOWNSTREAM`] or [`limits::MAX_UPSTREAM`].
+    #[error("a message of {bytes} bytes is above the limit of {limit}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Above [`limits::MAX_DEPTH`].
+    #[error("a message nests deeper than {} levels", limits::MAX_DEPTH)]
+    TooDeep,
+    /// Not a message.
+    #[error("not a message of this protocol: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A key that Kubernetes could not have given.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+impl Downstream {
+    /// The frame's text.
+    pub fn encode(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// Reads a frame.
+    pub fn decode(text: &str) -> Result<Received<Self>, MessageError> {
+        decode(text, limits::MAX_DOWNSTREAM, |message: &Self| match message {
+            Self::Put { object, .. } => object.key.check(),
+            Self::PutCredential { credential, .. } => credential.key().check(),
+            Self::Delete { key, .. } => key.check(),
+            Self::Welcome { .. }
+            | Self::Synced { .. }
+            | Self::ReportResult { .. }
+            | Self::Restarting { .. }
+            | Self::Replaced {}
+            | Self::Refused { .. } => Ok(()),
+        })
+    }
+}
+
+impl Tagged for Downstream {
+    const NAMES: &'static [&'static str] = &[
+        "welcome",
+        "synced",
+        "put",
+        "put-credential",
+        "delete",
+        "report-result",
+        "restarting",
+        "replaced",
+        "refused",
+    ];
+}
+
+impl Upstream {
+    /// The frame's text.
+    pub fn encode(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// Reads a frame.
+    pub fn decode(text: &str) -> Result<Received<Self>, MessageError> {
+        decode(text, limits::MAX_UPSTREAM, |message: &Self| match message {
+            Self::Rows { rows, .. } => rows.iter().try_for_each(|row| row.key.check()),
+            Self::Report { report, .. } => report.key.check(),
+            Self::Hello(_) | Self::Ack { .. } | Self::Gap { .. } | Self::Refused { .. } => Ok(()),
+        })
+    }
+}
+
+impl Tagged for Upstream {
+    const NAMES: &'static [&'static str] = &["hello", "rows", "ack", "report", "gap", "refused"];
+}
+
+fn decode<M: Tagged>(
+    text: &str,
+    limit: usize,
+    check: impl Fn(&M) -> Result<(), KeyError>,
+) -> Result<Received<M>, MessageError> {
+    if text.len() > limit {
+        return Err(MessageError::TooLong {
+            bytes: text.len(),
+            limit,
+        });
+    }
+    if depth(text) > limits::MAX_DEPTH {
+        return Err(MessageError::TooDeep);
+    }
+    Ok(match tagged::read(text)? {
+        Known::No(variant) => Received::Unknown(variant),
+        Known::Yes(message) => {
+            check(&message)?;
+            Received::Message(message)
+        }
+    })
+}
+
+/// How deep a JSON text nests. Bodies are read as text, so the parser's own recursion limit does not see into them.
+fn depth(text: &str) -> usize {
+    let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' => {
+                now += 1;
+                most = most.max(now);
+            }
+            b'}' | b']' => now = now.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
+}

@@ -1,0 +1,446 @@
+//! What a node holds: objects and credentials, their keys, and the hash by which both ends compare them.
+//!
+//! Nothing here knows who wants an object or where it is stored.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    str::FromStr,
+    sync::Arc,
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Value, value::RawValue};
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+/// Names an object on a node: the resource that it is the copy of.
+///
+/// A node holds at most one object of a resource, so the key is the resource's own.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectKey {
+    /// The kind as Sedna writes it on the wire: lower-case, singular (`dataset`, `jointinferenceservice`).
+    pub kind: String,
+    /// The resource's namespace.
+    pub namespace: String,
+    /// The resource's name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// A key of these parts, unchecked; see [`ObjectKey::check`].
+    pub fn new(kind: impl Into<String>, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// Whether every part is a name that Kubernetes could have given, so that it is safe in a path and in a log line.
+    pub fn check(&self) -> Result<(), KeyError> {
+        let Self { kind, namespace, name } = self;
+        if kind.is_empty() || kind.len() > 63 || !kind.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return Err(KeyError::new("kind", kind));
+        }
+        for (field, value) in [("namespace", namespace), ("name", name)] {
+            if !is_dns_name(value) {
+                return Err(KeyError::new(field, value));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name } = self;
+        write!(f, "{kind}/{namespace}/{name}")
+    }
+}
+
+/// A part of a key that Kubernetes would not have allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field} {value:?} is not a Kubernetes name: lower-case letters, digits, '-' and '.', at most 253")]
+pub struct KeyError {
+    field: &'static str,
+    value: String,
+}
+
+impl KeyError {
+    pub(crate) fn new(field: &'static str, value: &str) -> Self {
+        Self {
+            field,
+            value: value.chars().take(64).collect(),
+        }
+    }
+}
+
+/// Whether this is a DNS subdomain as RFC 1123 has it: what Kubernetes allows as the name of a node or a resource.
+pub fn is_dns_name(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+/// Names what a node's store holds: an object, or a credential that one of its objects needs.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ItemKey {
+    /// The object itself, or the object that needs the credential.
+    pub object: ObjectKey,
+    /// The credential's Secret, in the object's namespace; none for the object itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+impl ItemKey {
+    /// Whether this names a credential.
+    pub fn is_credential(&self) -> bool {
+        self.secret.is_some()
+    }
+
+    /// As [`ObjectKey::check`], the Secret's name included.
+    pub fn check(&self) -> Result<(), KeyError> {
+        self.object.check()?;
+        match &self.secret {
+            Some(secret) if !is_dns_name(secret) => Err(KeyError::new("secret", secret)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<ObjectKey> for ItemKey {
+    fn from(object: ObjectKey) -> Self {
+        Self { object, secret: None }
+    }
+}
+
+impl fmt::Display for ItemKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.secret {
+            Some(secret) => write!(f, "{} (credential {secret})", self.object),
+            None => self.object.fmt(f),
+        }
+    }
+}
+
+/// One resource as a node is told of it. Cloning is cheap: the body is shared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Object {
+    /// The resource that this is the copy of.
+    pub key: ObjectKey,
+    /// The resource's uid: a resource that was deleted and made again under its name is another one.
+    pub uid: String,
+    /// The resource's `metadata.generation`. The body may change while it stays (a Model that it names has moved).
+    pub generation: i64,
+    /// What the node is told.
+    pub body: Body,
+}
+
+/// JSON that is kept as text, with its hash: shared between the engine, the nodes and the frames that carry it.
+///
+/// Made from a [`Value`] the text is canonical (keys sorted, no white space), so that equal values have equal hashes.
+/// Read from a frame or a store it is the text as it came.
+#[derive(Clone)]
+pub struct Body(Arc<BodyInner>);
+
+struct BodyInner {
+    hash: ContentHash,
+    json: Box<RawValue>,
+}
+
+impl Body {
+    fn from_raw(json: Box<RawValue>) -> Self {
+        let hash = ContentHash::of(json.get().as_bytes());
+        Self(Arc::new(BodyInner { hash, json }))
+    }
+
+    /// Reads a body from the text of a store.
+    pub fn from_json(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text.into()).map(Self::from_raw)
+    }
+
+    /// The JSON text.
+    pub fn json(&self) -> &str {
+        self.0.json.get()
+    }
+
+    /// The text as a tree. Fails where it nests deeper than a resource can.
+    pub fn value(&self) -> Result<Value, serde_json::Error> {
+        serde_json::from_str(self.json())
+    }
+
+    /// The hash of the text.
+    pub fn hash(&self) -> ContentHash {
+        self.0.hash
+    }
+}
+
+impl From<&Value> for Body {
+    fn from(value: &Value) -> Self {
+        // Text that `canonical` has written is JSON; were it not, `null` would show up as a wrong hash, not as a crash.
+        Self::from_json(canonical(value)).unwrap_or_else(|_| Self::from_raw(RawValue::NULL.to_owned()))
+    }
+}
+
+impl From<Value> for Body {
+    fn from(value: Value) -> Self {
+        Self::from(&value)
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.hash == other.0.hash
+    }
+}
+
+impl Eq for Body {}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.json())
+    }
+}
+
+impl Serialize for Body {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.json.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Body {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self::from_raw)
+    }
+}
+
+/// The JSON text of a value with its keys sorted at every level and no white space.
+pub fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write_canonical(value, &mut text);
+    text
+}
+
+fn write_canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut fields: Vec<_> = map.iter().collect();
+            fields.sort_unstable_by_key(|(name, _)| name.as_str());
+            out.push('{');
+            for (at, (name, field)) in fields.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                let _ = write!(out, "{}:", Value::from(name.as_str()));
+                write_canonical(field, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                write_canonical(item, out);
+            }
+            out.push(']');
+        }
+        scalar => {
+            let _ = write!(out, "{scalar}");
+        }
+    }
+}
+
+/// A SHA-256, written as 64 hexadecimal digits.
+#[derive(Clone, Copy, Default, Hash, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContentHash([u8; 32]);
+
+impl ContentHash {
+    /// The hash of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<[u8; 32]> for ContentHash {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is not the hash it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a hash is {digits} lower-case hexadecimal digits")]
+pub struct HashError {
+    digits: usize,
+}
+
+/// Reads `N` bytes from `2 N` lower-case hexadecimal digits.
+pub(crate) fn from_hex<const N: usize>(text: &str) -> Result<[u8; N], HashError> {
+    let error = HashError { digits: 2 * N };
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Ok(byte - b'0'),
+        b'a'..=b'f' => Ok(byte - b'a' + 10),
+        _ => Err(error),
+    };
+    if text.len() != 2 * N {
+        return Err(error);
+    }
+    let mut bytes = [0; N];
+    let (pairs, _) = text.as_bytes().as_chunks::<2>();
+    for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(high)? << 4 | digit(low)?;
+    }
+    Ok(bytes)
+}
+
+impl FromStr for ContentHash {
+    type Err = HashError;
+
+    fn from_str(text: &str) -> Result<Self, HashError> {
+        from_hex(text).map(Self)
+    }
+}
+
+impl Serialize for ContentHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// What one object needs to reach its data: the content of a Secret as Sedna has it (`s3-endpoint`, `s3-usehttps`,
+/// `ACCESS_KEY_ID`, `SECRET_ACCESS_KEY`). It never prints its values.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credential {
+    /// The object that needs it.
+    pub owner: ObjectKey,
+    /// The uid of that object's resource.
+    pub uid: String,
+    /// The Secret's name, in the owner's namespace.
+    pub secret: String,
+    /// The values by name.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl Credential {
+    /// Under which key a node stores it.
+    pub fn key(&self) -> ItemKey {
+        ItemKey {
+            object: self.owner.clone(),
+            secret: Some(self.secret.clone()),
+        }
+    }
+
+    /// The hash of its fields.
+    pub fn hash(&self) -> ContentHash {
+        let mut hasher = Sha256::new();
+        for text in self.fields.iter().flat_map(|(name, value)| [name, value]) {
+            hasher.update((text.len() as u64).to_be_bytes());
+            hasher.update(text);
+        }
+        ContentHash(hasher.finalize().into())
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            owner,
+            uid: _,
+            secret,
+            fields: _,
+        } = self;
+        write!(f, "Credential({owner}, {secret}: [redacted])")
+    }
+}
+
+impl fmt::Display for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// What a node should hold under one key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// An object.
+    Object(Object),
+    /// A credential that one of the node's objects needs.
+    Credential(Credential),
+}
+
+impl Item {
+    /// Under which key a node stores it.
+    pub fn key(&self) -> ItemKey {
+        match self {
+            Self::Object(object) => object.key.clone().into(),
+            Self::Credential(credential) => credential.key(),
+        }
+    }
+
+    /// The uid of the resource that it belongs to.
+    pub fn uid(&self) -> &str {
+        match self {
+            Self::Object(object) => &object.uid,
+            Self::Credential(credential) => &credential.uid,
+        }
+    }
+
+    /// By what both ends compare it.
+    pub fn row(&self) -> Row {
+        let (generation, hash) = match self {
+            Self::Object(object) => (object.generation, object.body.hash()),
+            Self::Credential(credential) => (0, credential.hash()),
+        };
+        Row {
+            key: self.key(),
+            uid: self.uid().to_owned(),
+            generation,
+            hash,
+        }
+    }
+}
+
+/// What a digest compares of an item; a store keeps these four beside the item's content.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Row {
+    /// The item's key.
+    pub key: ItemKey,
+    /// [`Object::uid`] or [`Credential::uid`].
+    pub uid: String,
+    /// [`Object::generation`]; 0 for a credential.
+    pub generation: i64,
+    /// [`Body::hash`] or [`Credential::hash`].
+    pub hash: ContentHash,
+}

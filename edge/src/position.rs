@@ -1,0 +1,121 @@
+//! Where a node's store stands, and which manager it may still listen to.
+//!
+//! Decides fencing: whether a manager of this cluster uid and epoch is the present one, a new one, or one that has
+//! been deposed. It never looks at the objects.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::limits;
+
+/// Which run of the manager speaks: the Lease that it holds and how often that changed hands.
+///
+/// The Lease is held under an identity that is unique to each process start, so no two runs share an epoch.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// The Lease's uid.
+    pub lease: String,
+    /// The Lease's `spec.leaseTransitions`.
+    pub transitions: u64,
+}
+
+/// Where a node's store stands: written in the same transaction as the changes that led there, and kept whole (as
+/// JSON, say), because [`Position::retired`] guards against managers of the past.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// The uid of the cluster that the node belongs to. Only joining anew changes it.
+    pub cluster: String,
+    /// The epoch of the manager that was last heard.
+    pub epoch: Epoch,
+    /// The last version stored, counted by that manager for this node alone.
+    pub version: u64,
+    /// Leases that were superseded by another one, newest last: a manager that still holds one of them is deposed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retired: Vec<String>,
+}
+
+/// What a manager that says hello is to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The run of the manager that the node's position is counted by.
+    Same,
+    /// Another run: its versions mean nothing yet, a digest has to come first.
+    New,
+}
+
+/// Why a node does not listen to a manager.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Fenced {
+    /// Nothing that another cluster says may touch what this one placed here.
+    #[error("this node belongs to cluster {ours}, the manager speaks for {theirs}: join the node anew to move it")]
+    OtherCluster {
+        /// The cluster that the node belongs to.
+        ours: String,
+        /// The cluster that the manager speaks for.
+        theirs: String,
+    },
+    /// A newer manager has been heard.
+    #[error("this manager is deposed: it holds lease {} at transition {}, this node has heard lease {} at {}",
+        .theirs.lease, .theirs.transitions, .ours.lease, .ours.transitions)]
+    Deposed {
+        /// The newest epoch that the node has heard.
+        ours: Epoch,
+        /// The manager's.
+        theirs: Epoch,
+    },
+}
+
+impl Position {
+    /// A store that has heard of this manager and nothing else.
+    pub fn start(cluster: impl Into<String>, epoch: Epoch) -> Self {
+        Self {
+            cluster: cluster.into(),
+            epoch,
+            version: 0,
+            retired: Vec::new(),
+        }
+    }
+
+    /// What a manager of this cluster and epoch is to a store that stands here.
+    pub fn judge(&self, cluster: &str, epoch: &Epoch) -> Result<Standing, Fenced> {
+        if self.cluster != cluster {
+            return Err(Fenced::OtherCluster {
+                ours: self.cluster.clone(),
+                theirs: cluster.to_owned(),
+            });
+        }
+        let deposed = if epoch.lease == self.epoch.lease {
+            epoch.transitions < self.epoch.transitions
+        } else {
+            self.retired.contains(&epoch.lease)
+        };
+        if deposed {
+            return Err(Fenced::Deposed {
+                ours: self.epoch.clone(),
+                theirs: epoch.clone(),
+            });
+        }
+        Ok(if *epoch == self.epoch {
+            Standing::Same
+        } else {
+            Standing::New
+        })
+    }
+
+    /// The position at `version` of `epoch`, which [`Position::judge`] has let pass.
+    #[must_use]
+    pub fn advance(&self, epoch: &Epoch, version: u64) -> Self {
+        let mut retired = self.retired.clone();
+        if epoch.lease != self.epoch.lease {
+            retired.push(self.epoch.lease.clone());
+            let surplus = retired.len().saturating_sub(limits::RETIRED_LEASES);
+            retired.drain(..surplus);
+        }
+        Self {
+            cluster: self.cluster.clone(),
+            epoch: epoch.clone(),
+            version,
+            retired,
+        }
+    }
+}
