@@ -1,0 +1,90 @@
+//! The client of the API server: counted, and with time-outs, since kube's own waits for an answer as long as it takes.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::{
+    Client, Config,
+    client::Body,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tower::{BoxError, Service};
+
+use crate::{config, metrics::Metrics};
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Connects as configured.
+pub async fn connect(config: &config::Config, metrics: Arc<Metrics>) -> anyhow::Result<Client> {
+    let mut kube = match &config.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).with_context(|| {
+                format!(
+                    "the kubeconfig {} cannot be read; name another with --kubeconfig",
+                    path.display()
+                )
+            })?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+        }
+        None => Config::incluster().context(
+            "there is no kubeconfig and this process does not run in a pod; name a kubeconfig with --kubeconfig",
+        )?,
+    };
+    if let Some(master) = &config.master {
+        kube.cluster_url = master
+            .parse()
+            .with_context(|| format!("--master {master} is not a URL"))?;
+    }
+    kube.connect_timeout = Some(CONNECT);
+    let namespace = kube.default_namespace.clone();
+    let client = Client::try_from(kube)?;
+    Ok(Client::new(Counted { inner: client, metrics }, namespace))
+}
+
+/// Counts requests by verb and answer.
+#[derive(Clone)]
+struct Counted {
+    inner: Client,
+    metrics: Arc<Metrics>,
+}
+
+impl Service<Request<Body>> for Counted {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let verb = verb(&request);
+        let Self { inner, metrics } = self.clone();
+        Box::pin(async move {
+            let answer = inner.send(request).await;
+            metrics.called(verb, answer.as_ref().map_or(0, |answer| answer.status().as_u16()));
+            Ok(answer?)
+        })
+    }
+}
+
+/// Kubernetes' verb of a request.
+fn verb(request: &Request<Body>) -> &'static str {
+    let query = request.uri().query().unwrap_or_default();
+    match request.method().as_str() {
+        "GET" if query.split('&').any(|part| part == "watch=true") => "watch",
+        "GET" => "get",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "other",
+    }
+}

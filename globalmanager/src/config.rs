@@ -1,0 +1,244 @@
+//! How the manager is configured: Sedna's YAML file, and the same as flags and environment variables, which win.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use skerry_workloads::Settings;
+use thiserror::Error;
+
+/// Why the configuration is refused.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("the configuration file {path} cannot be read: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file does not say what it may say; the message has the line.
+    #[error("the configuration file {path} is refused: {message}")]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        message: String,
+    },
+}
+
+/// The command line of `skerry-globalmanager`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Flags {
+    /// YAML file with Sedna's keys (kubeConfig, master, namespace, websocket, localController, …).
+    #[arg(long, env = "SKERRY_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Kubeconfig; without it the service account of the pod is used.
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Address of the API server, instead of the one that the kubeconfig names.
+    #[arg(long, env = "SKERRY_MASTER", value_name = "URL")]
+    pub master: Option<String>,
+    /// The one namespace to look after; all where none is given.
+    #[arg(long, env = "SKERRY_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Address on which edge nodes connect.
+    #[arg(long, env = "SKERRY_WEBSOCKET_ADDRESS", value_name = "ADDRESS")]
+    pub websocket_address: Option<String>,
+    /// Port on which edge nodes connect.
+    #[arg(long, env = "SKERRY_WEBSOCKET_PORT", value_name = "PORT")]
+    pub websocket_port: Option<u16>,
+    /// Where workers in their node's network find the local controller (`LC_SERVER`).
+    #[arg(long, env = "SKERRY_LOCAL_CONTROLLER_SERVER", value_name = "URL")]
+    pub local_controller_server: Option<String>,
+    /// Image of the container that fetches models and data before a worker starts.
+    #[arg(long, env = "SKERRY_STORAGE_INITIALIZER_IMAGE", value_name = "IMAGE")]
+    pub storage_initializer_image: Option<String>,
+    /// Address for /healthz, /readyz and /metrics.
+    #[arg(long, env = "SKERRY_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub admin_address: Option<String>,
+    /// Namespace of the Lease.
+    #[arg(long, env = "SKERRY_LEASE_NAMESPACE", value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// How logs are written.
+    #[arg(long, env = "SKERRY_LOG_FORMAT", value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The file. Keys and defaults are Sedna's; those after `min_resync_period_seconds` are ours.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct File {
+    kube_config: Option<String>,
+    master: Option<String>,
+    namespace: Option<String>,
+    websocket: Listen,
+    local_controller: Server,
+    /// Sedna's lifelong-learning key: accepted, and used once those jobs are.
+    #[serde(rename = "knowledgeBaseServer")]
+    _knowledge_base_server: Server,
+    /// Sedna's informer resync: accepted; the engine needs none, because it never loses an event.
+    #[serde(rename = "minResyncPeriodSeconds")]
+    _min_resync_period_seconds: Option<i64>,
+    storage_initializer_image: Option<String>,
+    admin_address: Option<String>,
+    lease_namespace: Option<String>,
+    log_format: Option<LogFormat>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Listen {
+    address: Option<String>,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Server {
+    server: Option<String>,
+}
+
+/// What is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Kubeconfig; in-cluster where there is none.
+    pub kubeconfig: Option<PathBuf>,
+    /// The API server's URL, where it is not the kubeconfig's.
+    pub master: Option<String>,
+    /// The one namespace to look after.
+    pub namespace: Option<String>,
+    /// `address:port` on which edge nodes connect.
+    pub edge_address: String,
+    /// `address:port` for health, readiness and metrics.
+    pub admin_address: String,
+    /// Namespace of the Lease.
+    pub lease_namespace: String,
+    /// What plans are given.
+    pub settings: Settings,
+    /// How logs are written.
+    pub log_format: LogFormat,
+}
+
+impl Config {
+    /// Puts flags over the file over the defaults.
+    pub fn load(flags: Flags) -> Result<Self, Error> {
+        let file = match &flags.config {
+            Some(path) => File::read(path)?,
+            None => File::default(),
+        };
+        let some = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let Flags {
+            config: _,
+            kubeconfig,
+            master,
+            namespace,
+            websocket_address,
+            websocket_port,
+            local_controller_server,
+            storage_initializer_image,
+            admin_address,
+            lease_namespace,
+            log_format,
+        } = flags;
+        let defaults = Settings::default();
+        let address = websocket_address
+            .or(file.websocket.address)
+            .unwrap_or_else(|| "0.0.0.0".to_owned());
+        let port = websocket_port.or(file.websocket.port).unwrap_or(9000);
+        Ok(Self {
+            kubeconfig: kubeconfig.or(some(file.kube_config).map(PathBuf::from)),
+            master: some(master.or(file.master)),
+            namespace: some(namespace.or(file.namespace)),
+            edge_address: format!("{address}:{port}"),
+            admin_address: admin_address
+                .or(file.admin_address)
+                .unwrap_or_else(|| "0.0.0.0:9090".to_owned()),
+            lease_namespace: lease_namespace
+                .or(file.lease_namespace)
+                .unwrap_or_else(|| "sedna".to_owned()),
+            settings: Settings {
+                local_controller_server: local_controller_server
+                    .or(file.local_controller.server)
+                    .unwrap_or(defaults.local_controller_server),
+                storage_initializer_image: storage_initializer_image
+                    .or(file.storage_initializer_image)
+                    .unwrap_or(defaults.storage_initializer_image),
+            },
+            log_format: log_format.or(file.log_format).unwrap_or_default(),
+        })
+    }
+}
+
+impl File {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        serde_saphyr::from_str(&text).map_err(|error| Error::Refused {
+            path: path.to_owned(),
+            message: error.to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(yaml: &str, flags: Flags) -> Result<Config, Error> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), yaml).unwrap();
+        Config::load(Flags {
+            config: Some(file.path().to_owned()),
+            ..flags
+        })
+    }
+
+    #[test]
+    fn a_file_of_sedna_works_as_it_is() {
+        let config = load(
+            "kubeConfig: \"\"\nmaster: \"\"\nnamespace: \"\"\nwebsocket:\n  address: 0.0.0.0\n  port: 9000\n\
+             localController:\n  server: http://localhost:9100\nknowledgeBaseServer:\n  server: http://kb.sedna:9020\n\
+             minResyncPeriodSeconds: 30\n",
+            Flags::default(),
+        )
+        .unwrap();
+        assert_eq!(config, Config::load(Flags::default()).unwrap());
+        assert_eq!(config.edge_address, "0.0.0.0:9000");
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let flags = Flags {
+            websocket_port: Some(1),
+            ..Flags::default()
+        };
+        let config = load("websocket: {address: 127.0.0.1, port: 2}\nnamespace: edge\n", flags).unwrap();
+        assert_eq!(
+            (config.edge_address.as_str(), config.namespace.as_deref()),
+            ("127.0.0.1:1", Some("edge"))
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_name_and_line() {
+        let error = load("namespace: a\nwebsocket:\n  prot: 9000\n", Flags::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("prot") && error.contains('3'), "{error}");
+    }
+}

@@ -1,0 +1,322 @@
+//! Makes the cluster match a plan, sending nothing that would change nothing.
+//!
+//! A child is made (again) or re-owned only after a second look at its owner, straight at the API server: the cache may
+//! be older than an orphan deletion, and what was orphaned must stay so.
+
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{DynamicObject, PartialObjectMeta},
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use skerry_crds::names;
+use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan};
+
+use super::{
+    Engine, cache,
+    pass::{Error, at},
+    same, trim,
+    watches::api_resource,
+};
+
+/// What came of a plan.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// What is there now.
+    pub(crate) applied: Applied,
+    /// Whether anything was written.
+    pub(crate) wrote: bool,
+    /// The owner turned out to be gone or on its way out: nothing more is to be done.
+    pub(crate) owner_gone: bool,
+}
+
+/// Carries out the children of `plan`.
+pub(crate) async fn apply<K: Kind>(
+    engine: &Engine,
+    resource: &K,
+    uid: &str,
+    plan: &Plan,
+    live: Vec<Live>,
+) -> Result<Done, Error> {
+    let Children::Exactly(children) = &plan.children else {
+        return Ok(Done {
+            applied: Applied {
+                children: live,
+                failures: vec![],
+            },
+            ..Done::default()
+        });
+    };
+    let namespace = resource.meta().namespace.clone().unwrap_or_default();
+    let mut work = Work {
+        engine,
+        resource,
+        uid,
+        namespace,
+        second_look: None,
+        done: Done::default(),
+    };
+    for child in children {
+        work.make(child, &live).await?;
+        if work.done.owner_gone {
+            return Ok(work.done);
+        }
+    }
+    work.prune(children, &live).await?;
+    work.collect();
+    Ok(work.done)
+}
+
+struct Work<'a, K> {
+    engine: &'a Engine,
+    resource: &'a K,
+    uid: &'a str,
+    namespace: String,
+    /// Whether the owner still was there at the second look, once there was one.
+    second_look: Option<bool>,
+    done: Done,
+}
+
+impl<K: Kind> Work<'_, K> {
+    async fn make(&mut self, child: &Child, live: &[Live]) -> Result<(), Error> {
+        let mine = live
+            .iter()
+            .find(|live| live.kind == child.kind && live.name() == child.name);
+        match (&child.make, mine) {
+            (Make::Keep, _) | (Make::Create(_), Some(_)) => Ok(()),
+            (Make::Apply(_), Some(mine)) if mine.terminating() => Ok(()),
+            (Make::Apply(body), Some(mine)) => {
+                let body = with_hash(body);
+                if is_current(&mine.object, &body) {
+                    Ok(())
+                } else {
+                    self.send_apply(child, &body).await
+                }
+            }
+            (Make::Apply(body), None) => {
+                if self.may_make(child).await? {
+                    self.send_apply(child, &with_hash(body)).await
+                } else {
+                    Ok(())
+                }
+            }
+            (Make::Create(body), None) => {
+                if self.may_make(child).await? {
+                    self.send_create(child, body).await
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// The second look: is the owner still there, and is the child's name free or our own?
+    async fn may_make(&mut self, child: &Child) -> Result<bool, Error> {
+        if !self.owner_stays().await? {
+            self.done.owner_gone = true;
+            return Ok(false);
+        }
+        let found = self
+            .api(child.kind)
+            .get_opt(&child.name)
+            .await
+            .map_err(at(format!("looking at {}", title(child))))?;
+        let Some(found) = found else { return Ok(true) };
+        let found = trim::trim(child.kind, found);
+        self.engine.learn(child.kind, &found, false);
+        let terminating = found.pointer("/metadata/deletionTimestamp").is_some();
+        let ours = match cache::controller_of(&found) {
+            Some((_, _, owner)) => owner == self.uid,
+            // It lost its owner reference, and its label says that it is this very resource's.
+            None => {
+                found
+                    .pointer("/metadata/labels")
+                    .and_then(|labels| labels.get(names::label::uid(K::KIND.kind)))
+                    == Some(&json!(self.uid))
+            }
+        };
+        match (ours, terminating, &child.make) {
+            (_, true, _) => {
+                let message = format!(
+                    "{} of another owner is on its way out; it is made when that is gone",
+                    title(child)
+                );
+                self.fail(child, "AwaitingDeletion", message);
+                Ok(false)
+            }
+            // Applying gives it its owner reference back; a Pod is left alone.
+            (true, false, make) => Ok(matches!(make, Make::Apply(_))),
+            (false, false, _) => {
+                let message = format!(
+                    "{} exists and is not this resource's; delete or rename it, or give this resource another name",
+                    title(child)
+                );
+                self.fail(child, "NameTaken", message);
+                Ok(false)
+            }
+        }
+    }
+
+    async fn owner_stays(&mut self) -> Result<bool, Error> {
+        if let Some(stays) = self.second_look {
+            return Ok(stays);
+        }
+        let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.engine.shared.parts.client.clone(), &self.namespace);
+        let name = self.resource.meta().name.as_deref().unwrap_or_default();
+        let owner = api
+            .get_opt(name)
+            .await
+            .map_err(at("taking a second look at the owner"))?;
+        let stays = owner.is_some_and(|owner| {
+            owner.metadata.uid.as_deref() == Some(self.uid) && owner.metadata.deletion_timestamp.is_none()
+        });
+        self.second_look = Some(stays);
+        Ok(stays)
+    }
+
+    async fn send_apply(&mut self, child: &Child, body: &Value) -> Result<(), Error> {
+        self.still_leads()?;
+        let how = PatchParams::apply(names::MANAGER).force();
+        let sent = self.api(child.kind).patch(&child.name, &how, &Patch::Apply(body)).await;
+        self.settle(child, sent, "applying")
+    }
+
+    async fn send_create(&mut self, child: &Child, body: &Value) -> Result<(), Error> {
+        self.still_leads()?;
+        let how = PostParams {
+            field_manager: Some(names::MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let object: DynamicObject = match serde_json::from_value(body.clone()) {
+            Ok(object) => object,
+            Err(error) => {
+                self.fail(child, "Invalid", format!("{} cannot be made: {error}", title(child)));
+                return Ok(());
+            }
+        };
+        let sent = self.api(child.kind).create(&how, &object).await;
+        self.settle(child, sent, "creating")
+    }
+
+    /// A pass may outlive the lease that it began under.
+    fn still_leads(&self) -> Result<(), Error> {
+        if self.engine.is_leader() {
+            Ok(())
+        } else {
+            Err(Error::Deposed)
+        }
+    }
+
+    /// Takes in the answer to a write: news for the cache, a failure that the status names, or an error to try again on.
+    fn settle(&mut self, child: &Child, sent: Result<DynamicObject, kube::Error>, doing: &str) -> Result<(), Error> {
+        match sent {
+            Ok(object) => {
+                self.done.wrote = true;
+                self.engine.learn(child.kind, &trim::trim(child.kind, object), false);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 404 | 422) => {
+                self.fail(
+                    child,
+                    &status.reason.clone(),
+                    format!("{}: {}", title(child), status.message),
+                );
+                Ok(())
+            }
+            Err(error) => Err(at(format!("{doing} {}", title(child)))(error)),
+        }
+    }
+
+    fn fail(&mut self, child: &Child, reason: &str, message: String) {
+        let failure = Failure {
+            kind: child.kind,
+            name: child.name.clone(),
+            reason: reason.to_owned(),
+            message,
+        };
+        self.done.applied.failures.push(failure);
+    }
+
+    /// Deletes what the resource owns and the plan does not name. Only what carries our label *and* a controller owner
+    /// reference to this uid: everything else is somebody else's.
+    async fn prune(&mut self, children: &[Child], live: &[Live]) -> Result<(), Error> {
+        let label = names::label::name(K::KIND.kind);
+        let planned = |live: &Live| {
+            children
+                .iter()
+                .any(|child| child.kind == live.kind && child.name == live.name())
+        };
+        self.still_leads()?;
+        for stray in live
+            .iter()
+            .filter(|live| !planned(live) && !live.terminating() && live.label(&label).is_some())
+        {
+            let uid = stray.uid().to_owned();
+            let how = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: Some(uid),
+                    resource_version: None,
+                }),
+                ..DeleteParams::background()
+            };
+            match self.api(stray.kind).delete(stray.name(), &how).await {
+                Ok(answer) => {
+                    self.done.wrote = true;
+                    if let Some(object) = answer.left() {
+                        self.engine.learn(stray.kind, &trim::trim(stray.kind, object), false);
+                    }
+                }
+                // Gone, or another object of that name by now: either way not ours to delete any more.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => return Err(at(format!("deleting {} {}", stray.kind.kind, stray.name()))(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is now, as the cache has it after the answers.
+    fn collect(&mut self) {
+        let belonging = self.engine.shared.cache.lock().belonging_to(self.uid);
+        self.done.applied.children = belonging
+            .into_iter()
+            .filter(|live| K::CHILDREN.contains(&live.kind))
+            .filter(|live| cache::controller_of(&live.object).is_some_and(|(_, _, owner)| owner == self.uid))
+            .collect();
+    }
+
+    fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
+        Api::namespaced_with(
+            self.engine.shared.parts.client.clone(),
+            &self.namespace,
+            &api_resource(kind),
+        )
+    }
+}
+
+fn title(child: &Child) -> String {
+    format!("{} {}", child.kind.kind, child.name)
+}
+
+/// The body with the hash of itself as an annotation: it tells what was planned before and is planned no more.
+fn with_hash(body: &Value) -> Value {
+    let hash = Sha256::digest(serde_json::to_vec(body).unwrap_or_default());
+    let hash = hash
+        .iter()
+        .take(8)
+        .fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
+    let mut body = body.clone();
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(annotations) = metadata
+            .entry("annotations")
+            .or_insert_with(|| json!({}))
+            .as_object_mut()
+    {
+        annotations.insert(names::annotation::APPLIED_HASH.to_owned(), hash.into());
+    }
+    body
+}
+
+fn is_current(live: &Value, body: &Value) -> bool {
+    same::holds(live, body)
+}

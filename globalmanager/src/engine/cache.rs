@@ -1,0 +1,318 @@
+//! What the manager knows of the cluster: the objects of every watched kind, trimmed, with the answers to its own writes
+//! folded in, so that a decision never works from a state older than what the manager itself wrote.
+//!
+//! It stores; it decides nothing. Objects are kept as compact JSON bytes, because thousands of parsed pod templates are
+//! what makes controllers fat.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use skerry_workloads::{Live, ObjectKind};
+
+/// Namespace and name of an object.
+pub(crate) type Name = (String, String);
+
+/// What an object's state says beyond what was known.
+#[derive(Debug, PartialEq)]
+pub(crate) enum News {
+    /// Nothing: this state, or a later one, is known.
+    None,
+    /// There was no such object.
+    Appeared,
+    /// The object was as this shows.
+    Changed(Value),
+}
+
+/// One object.
+#[derive(Debug)]
+struct Entry {
+    version: u64,
+    /// The uids that this object is found by: its controller's and, where a label names one, its resource's.
+    found_by: BTreeSet<String>,
+    bytes: Arc<[u8]>,
+}
+
+/// The objects of one kind.
+#[derive(Debug, Default)]
+struct Kind {
+    objects: BTreeMap<Name, Entry>,
+    /// What a running list has named so far; present between the start and the end of a list.
+    listing: Option<Listing>,
+    listed: bool,
+}
+
+/// A list under way.
+#[derive(Debug, Default)]
+struct Listing {
+    seen: BTreeSet<Name>,
+    /// What was learnt otherwise since the list began: the list may be older than it.
+    fresh: BTreeSet<Name>,
+}
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    kinds: BTreeMap<ObjectKind, Kind>,
+    by_uid: BTreeMap<String, BTreeSet<(ObjectKind, Name)>>,
+    tombstones: Tombstones,
+}
+
+/// The versions at which objects were deleted lately, so that a late answer to a write of ours brings none back.
+#[derive(Debug, Default)]
+struct Tombstones {
+    versions: BTreeMap<(ObjectKind, Name), u64>,
+    order: VecDeque<(ObjectKind, Name)>,
+}
+
+impl Tombstones {
+    /// How many are kept: an answer is late by seconds, and this many deletions take longer.
+    const KEPT: usize = 4096;
+
+    fn bury(&mut self, kind: ObjectKind, name: Name, version: u64) {
+        if self.versions.insert((kind, name.clone()), version).is_none() {
+            self.order.push_back((kind, name));
+        }
+        if self.order.len() > Self::KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.versions.remove(&oldest);
+        }
+    }
+
+    fn cover(&self, kind: ObjectKind, name: &Name, version: u64) -> bool {
+        self.versions
+            .get(&(kind, name.clone()))
+            .is_some_and(|deleted| version <= *deleted)
+    }
+}
+
+impl Cache {
+    /// A list of `kind` begins.
+    pub(crate) fn list_begins(&mut self, kind: ObjectKind) {
+        self.kinds.entry(kind).or_default().listing = Some(Listing::default());
+    }
+
+    /// The list of `kind` is complete: what it did not name is gone. Returns what went.
+    pub(crate) fn list_ends(&mut self, kind: ObjectKind) -> Vec<Value> {
+        let known = self.kinds.entry(kind).or_default();
+        known.listed = true;
+        let Some(listing) = known.listing.take() else {
+            return vec![];
+        };
+        let gone: Vec<Name> = known
+            .objects
+            .keys()
+            .filter(|name| !listing.seen.contains(*name) && !listing.fresh.contains(*name))
+            .cloned()
+            .collect();
+        gone.iter().filter_map(|name| self.forget(kind, name)).collect()
+    }
+
+    /// Whether a complete list of `kind` was seen.
+    pub(crate) fn listed(&self, kind: ObjectKind) -> bool {
+        self.kinds.get(&kind).is_some_and(|known| known.listed)
+    }
+
+    /// An object as a list or watch, or the answer to a write, shows it. Older states than the known one are ignored.
+    pub(crate) fn learn(&mut self, kind: ObjectKind, object: &Value, from_list: bool) -> News {
+        let name = name_of(object);
+        let version = version_of(object);
+        let known = self.kinds.entry(kind).or_default();
+        if let Some(listing) = &mut known.listing {
+            if from_list {
+                &mut listing.seen
+            } else {
+                &mut listing.fresh
+            }
+            .insert(name.clone());
+        }
+        if self.tombstones.cover(kind, &name, version) {
+            return News::None;
+        }
+        let before = known.objects.get(&name);
+        if before.is_some_and(|before| before.version >= version) {
+            return News::None;
+        }
+        let news = before.map_or(News::Appeared, |before| News::Changed(parse(&before.bytes)));
+        self.forget(kind, &name);
+        let found_by = owners_of(object);
+        for uid in &found_by {
+            self.by_uid.entry(uid.clone()).or_default().insert((kind, name.clone()));
+        }
+        let bytes: Arc<[u8]> = serde_json::to_vec(object).unwrap_or_default().into();
+        let known = self.kinds.entry(kind).or_default();
+        known.objects.insert(
+            name,
+            Entry {
+                version,
+                found_by,
+                bytes,
+            },
+        );
+        news
+    }
+
+    /// An object that was deleted, as the watch showed it last.
+    pub(crate) fn lose(&mut self, kind: ObjectKind, object: &Value) -> bool {
+        let name = name_of(object);
+        let version = version_of(object);
+        self.tombstones.bury(kind, name.clone(), version);
+        let known = self.kinds.get(&kind).and_then(|known| known.objects.get(&name));
+        known.is_some_and(|known| known.version <= version) && self.forget(kind, &name).is_some()
+    }
+
+    fn forget(&mut self, kind: ObjectKind, name: &Name) -> Option<Value> {
+        let entry = self.kinds.get_mut(&kind)?.objects.remove(name)?;
+        for uid in &entry.found_by {
+            if let Some(found) = self.by_uid.get_mut(uid) {
+                found.remove(&(kind, name.clone()));
+                if found.is_empty() {
+                    self.by_uid.remove(uid);
+                }
+            }
+        }
+        Some(parse(&entry.bytes))
+    }
+
+    /// One object.
+    pub(crate) fn get(&self, kind: ObjectKind, namespace: &str, name: &str) -> Option<Value> {
+        let entry = self
+            .kinds
+            .get(&kind)?
+            .objects
+            .get(&(namespace.to_owned(), name.to_owned()))?;
+        Some(parse(&entry.bytes))
+    }
+
+    /// The names of all objects of `kind`.
+    pub(crate) fn names(&self, kind: ObjectKind) -> Vec<Name> {
+        self.kinds
+            .get(&kind)
+            .map(|known| known.objects.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// What belongs to the resource with this uid, by controller owner reference or by label.
+    pub(crate) fn belonging_to(&self, uid: &str) -> Vec<Live> {
+        let found = self.by_uid.get(uid).into_iter().flatten();
+        found
+            .filter_map(|(kind, (namespace, name))| {
+                Some(Live {
+                    kind: *kind,
+                    object: self.get(*kind, namespace, name)?,
+                })
+            })
+            .collect()
+    }
+}
+
+/// Namespace and name.
+pub(crate) fn name_of(object: &Value) -> Name {
+    let text = |pointer| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    (text("/metadata/namespace"), text("/metadata/name"))
+}
+
+/// The resource version as a number: Kubernetes promises since 1.35, and etcd always gave, that it can be compared.
+fn version_of(object: &Value) -> u64 {
+    let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+/// The controller owner's uid, and what labels of the form `<kind>.sedna.io/uid` name.
+fn owners_of(object: &Value) -> BTreeSet<String> {
+    let labels = object
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let labelled = labels
+        .filter(|(key, _)| key.ends_with(".sedna.io/uid"))
+        .filter_map(|(_, uid)| uid.as_str());
+    controller_of(object)
+        .map(|(_, _, uid)| uid)
+        .into_iter()
+        .chain(labelled)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Kind, name and uid of the controller owner.
+pub(crate) fn controller_of(object: &Value) -> Option<(&str, &str, &str)> {
+    let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
+    let owner = owners
+        .iter()
+        .find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true))?;
+    let text = |key| owner.get(key).and_then(Value::as_str);
+    Some((text("kind")?, text("name")?, text("uid")?))
+}
+
+fn parse(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, uid: &str, version: u64, owner: &str) -> Value {
+        json!({"metadata": {"namespace": "ns", "name": name, "uid": uid, "resourceVersion": version.to_string(),
+            "ownerReferences": [{"kind": "FederatedLearningJob", "name": "j", "uid": owner, "controller": true}]}})
+    }
+
+    #[test]
+    fn an_older_state_never_replaces_a_newer_one() {
+        let mut cache = Cache::default();
+        assert_eq!(
+            cache.learn(ObjectKind::POD, &pod("a", "1", 5, "o"), false),
+            News::Appeared
+        );
+        assert_eq!(cache.learn(ObjectKind::POD, &pod("a", "1", 4, "o"), false), News::None);
+        assert_eq!(cache.learn(ObjectKind::POD, &pod("a", "1", 5, "o"), true), News::None);
+        assert_eq!(
+            cache.learn(ObjectKind::POD, &pod("a", "1", 6, "o"), true),
+            News::Changed(pod("a", "1", 5, "o"))
+        );
+    }
+
+    #[test]
+    fn a_list_takes_away_what_it_does_not_name_but_not_what_was_written_meanwhile() {
+        let mut cache = Cache::default();
+        cache.learn(ObjectKind::POD, &pod("old", "1", 1, "o"), false);
+        assert!(!cache.listed(ObjectKind::POD));
+        cache.list_begins(ObjectKind::POD);
+        cache.learn(ObjectKind::POD, &pod("listed", "2", 2, "o"), true);
+        cache.learn(ObjectKind::POD, &pod("written", "3", 9, "o"), false);
+        assert_eq!(cache.list_ends(ObjectKind::POD), [pod("old", "1", 1, "o")]);
+        assert!(cache.listed(ObjectKind::POD));
+        let names: Vec<_> = cache
+            .belonging_to("o")
+            .iter()
+            .map(|live| live.name().to_owned())
+            .collect();
+        assert_eq!(names, ["listed", "written"]);
+    }
+
+    #[test]
+    fn a_late_answer_does_not_bring_a_deleted_object_back() {
+        let mut cache = Cache::default();
+        cache.learn(ObjectKind::POD, &pod("a", "1", 5, "o"), false);
+        assert!(cache.lose(ObjectKind::POD, &pod("a", "1", 7, "o")));
+        assert_eq!(cache.learn(ObjectKind::POD, &pod("a", "1", 6, "o"), false), News::None);
+        assert!(cache.belonging_to("o").is_empty());
+        assert_eq!(
+            cache.learn(ObjectKind::POD, &pod("a", "2", 8, "o"), false),
+            News::Appeared
+        );
+    }
+}

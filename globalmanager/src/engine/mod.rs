@@ -1,0 +1,288 @@
+//! The one reconcile engine, for all kinds.
+//!
+//! ```text
+//! watch ─▶ cache ─▶ queue ─▶ pass: fetch inputs ─▶ plan (pure) ─▶ apply ─▶ status (pure) ─▶ patch
+//!            ▲                                       │                │
+//!            └──────────── answers to writes ────────│────────────────┘
+//!                                                    └─▶ edge objects per node ─▶ hub
+//! ```
+//!
+//! Level-triggered: a watch only fills the cache and asks for a look; what is to be done is decided by the pass, from
+//! the cache alone. The engine knows effects, retries and order; of a kind it knows what [`Kind`] tells.
+
+mod apply;
+mod cache;
+mod driver;
+mod events;
+mod pass;
+mod queue;
+mod references;
+mod reports;
+mod same;
+mod status;
+mod trim;
+mod watches;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kube::Client;
+use parking_lot::Mutex;
+use skerry_workloads::{Kind, NodePart, ObjectKind, Settings};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::queue::Ended;
+pub use self::reports::Taken;
+use self::{
+    cache::Cache,
+    driver::{Driven, Driver},
+    queue::Queue,
+    references::{Named, Secrets},
+};
+use crate::metrics::Metrics;
+
+/// A pass that takes longer is ended and tried again: the client has no read time-out of its own.
+const PASS_TIMEOUT: Duration = Duration::from_secs(60);
+/// Passes at once: enough to hide the API server's latency, few enough not to storm it.
+const PASSES_AT_ONCE: usize = 16;
+
+/// A resource: kind, namespace, name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceKey {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Where the parts of resources that edge nodes hold are kept: the hub, or nothing at all.
+pub trait NodeParts: Send + Sync + 'static {
+    /// What this resource (of this uid and generation) places on nodes, whole: a node that is not named holds nothing.
+    fn set(
+        &self,
+        owner: &ResourceKey,
+        uid: &str,
+        generation: i64,
+        parts: BTreeMap<String, (NodePart, Option<Credential>)>,
+    );
+    /// The resource is gone.
+    fn owner_gone(&self, owner: &ResourceKey);
+    /// A consistent list of `kind` named exactly these resources; owners that it does not name are gone.
+    fn kind_listed(&self, kind: ObjectKind, owners: Vec<(String, String)>);
+}
+
+/// The content of a Secret that a node needs; prints as `[redacted]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// The Secret's name.
+    pub secret: String,
+    /// Annotations and decoded data, by key.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credential({}, [redacted])", self.secret)
+    }
+}
+
+/// What the engine works with.
+pub struct Parts {
+    /// The API server.
+    pub client: Client,
+    /// The namespace that is watched; all where none is named.
+    pub namespace: Option<String>,
+    /// What plans are given.
+    pub settings: Settings,
+    /// Whether this process holds the lease: only then does it write.
+    pub leader: watch::Receiver<bool>,
+    /// Where edge objects go.
+    pub nodes: Arc<dyn NodeParts>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// The name of this process, in events.
+    pub instance: String,
+}
+
+/// The engine; cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Parts,
+    drivers: BTreeMap<ObjectKind, Arc<dyn Driver>>,
+    cache: Mutex<Cache>,
+    queue: Mutex<Queue<ResourceKey>>,
+    asked: Notify,
+    named: Mutex<Named>,
+    secrets: Secrets,
+    events: events::Events,
+    status_written: status::Written,
+    reporting: reports::Locks,
+}
+
+/// The kinds that the engine drives; one line each.
+#[derive(Default)]
+pub struct Kinds(BTreeMap<ObjectKind, Arc<dyn Driver>>);
+
+impl Kinds {
+    /// Adds a kind.
+    #[must_use]
+    pub fn with<K: Kind>(mut self) -> Self {
+        self.0.insert(K::KIND, Arc::new(Driven::<K>::new()));
+        self
+    }
+}
+
+impl Engine {
+    /// An engine for these kinds; nothing happens before [`Engine::run`].
+    pub fn new(parts: Parts, kinds: Kinds) -> Self {
+        let events = events::Events::new(parts.client.clone(), &parts.instance);
+        let secrets = Secrets::new(parts.client.clone());
+        Self {
+            shared: Arc::new(Shared {
+                parts,
+                drivers: kinds.0,
+                cache: Mutex::default(),
+                queue: Mutex::new(Queue::new()),
+                asked: Notify::new(),
+                named: Mutex::default(),
+                secrets,
+                events,
+                status_written: status::Written::default(),
+                reporting: reports::Locks::default(),
+            }),
+        }
+    }
+
+    /// Watches and reconciles until `stop`; passes under way are then finished.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut watches = watches::spawn_all(self, &stop);
+        let mut leader = self.shared.parts.leader.clone();
+        let mut passes = JoinSet::new();
+        loop {
+            self.start_due(&mut passes);
+            let due = self.shared.queue.lock().due_at();
+            let full = passes.len() >= PASSES_AT_ONCE;
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.shared.asked.notified() => {}
+                () = wait_until(due), if !full => {}
+                Some(_) = passes.join_next() => {}
+                Ok(()) = leader.changed() => self.ask_for_all(),
+            }
+        }
+        while passes.join_next().await.is_some() {}
+        watches.shutdown().await;
+    }
+
+    /// What keeps the engine from working: the kinds whose first list has not come.
+    pub fn missing(&self) -> Vec<ObjectKind> {
+        let cache = self.shared.cache.lock();
+        self.watched_kinds()
+            .into_iter()
+            .filter(|kind| !cache.listed(*kind))
+            .collect()
+    }
+
+    /// Asks for a look at a resource now.
+    pub fn ask(&self, key: ResourceKey) {
+        self.shared.queue.lock().ask(key, Instant::now());
+        self.shared.asked.notify_one();
+    }
+
+    fn ask_for_all(&self) {
+        for kind in self.shared.drivers.keys() {
+            let names = self.shared.cache.lock().names(*kind);
+            for (namespace, name) in names {
+                self.ask(ResourceKey {
+                    kind: *kind,
+                    namespace,
+                    name,
+                });
+            }
+        }
+    }
+
+    fn start_due(&self, passes: &mut JoinSet<()>) {
+        let now = Instant::now();
+        while passes.len() < PASSES_AT_ONCE {
+            let mut queue = self.shared.queue.lock();
+            let Some(key) = queue.next(now) else { break };
+            self.shared.parts.metrics.queue_depth(queue.depth());
+            drop(queue);
+            passes.spawn(self.clone().one_pass(key));
+        }
+    }
+
+    async fn one_pass(self, key: ResourceKey) {
+        let started = Instant::now();
+        let ended = match self.shared.drivers.get(&key.kind).cloned() {
+            Some(driver) => self.timed_pass(driver.as_ref(), &key).await,
+            None => Ended::Well,
+        };
+        self.shared
+            .parts
+            .metrics
+            .reconciled(key.kind.kind, ended, started.elapsed());
+        self.shared
+            .queue
+            .lock()
+            .done(key, ended, Instant::now(), rand::random());
+        self.shared.asked.notify_one();
+    }
+
+    async fn timed_pass(&self, driver: &dyn Driver, key: &ResourceKey) -> Ended {
+        match tokio::time::timeout(PASS_TIMEOUT, driver.pass(self, key)).await {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(error)) => {
+                let category = error.category();
+                tracing::warn!(kind = key.kind.kind, namespace = key.namespace, name = key.name, category, %error,
+                    "the pass failed and is tried again");
+                self.shared.parts.metrics.failed(key.kind.kind, category);
+                Ended::Failed
+            }
+            Err(_) => {
+                tracing::warn!(
+                    kind = key.kind.kind,
+                    namespace = key.namespace,
+                    name = key.name,
+                    "the pass took longer than {PASS_TIMEOUT:?} and is tried again"
+                );
+                self.shared.parts.metrics.failed(key.kind.kind, "timeout");
+                Ended::Failed
+            }
+        }
+    }
+
+    fn watched_kinds(&self) -> Vec<ObjectKind> {
+        let mut kinds: Vec<_> = self
+            .shared
+            .drivers
+            .values()
+            .flat_map(|driver| driver.watched().into_iter())
+            .collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
+    fn is_leader(&self) -> bool {
+        *self.shared.parts.leader.borrow()
+    }
+}
+
+async fn wait_until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

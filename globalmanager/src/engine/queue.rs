@@ -1,0 +1,187 @@
+//! Which resource is looked at next: one entry a resource, never looked at twice at once, with a capped back-off of
+//! its own after failures. Pure: time is an argument, nothing waits here.
+//!
+//! ```text
+//!              ask                 next                    done
+//!   (absent) ───────▶ waiting(at) ──────▶ running ──────────────────▶ (absent), or waiting again
+//!                      ▲ earlier time wins   │ ask: remembered          where it was asked for meanwhile
+//!                      └─────────────────────┘ and due when done
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// First wait after a failure; doubled with each further one.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The longest wait after failures: an object that fails for hours is still tried every five minutes.
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+
+/// How a pass over a resource ended, as far as the queue cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Well; a watch tells when to look again.
+    Well,
+    /// Well; look again after this time even if nothing was seen to change.
+    Again(Duration),
+    /// It failed: try again after the resource's back-off.
+    Failed,
+}
+
+impl Ended {
+    /// A stable word for metrics.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Again(_) => "again",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The queue over keys of type `K`.
+#[derive(Debug)]
+pub(crate) struct Queue<K> {
+    waiting: BTreeMap<K, Instant>,
+    due: BTreeSet<(Instant, K)>,
+    /// What is being looked at, and when it was asked for meanwhile.
+    running: BTreeMap<K, Option<Instant>>,
+    failures: BTreeMap<K, u32>,
+}
+
+impl<K: Ord + Clone> Queue<K> {
+    pub(crate) fn new() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            due: BTreeSet::new(),
+            running: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    /// Asks for a look at `key` at `at`; an earlier time already asked for stands.
+    pub(crate) fn ask(&mut self, key: K, at: Instant) {
+        if let Some(meanwhile) = self.running.get_mut(&key) {
+            *meanwhile = Some(meanwhile.map_or(at, |earlier| earlier.min(at)));
+            return;
+        }
+        match self.waiting.get(&key) {
+            Some(earlier) if *earlier <= at => return,
+            Some(later) => {
+                self.due.remove(&(*later, key.clone()));
+            }
+            None => {}
+        }
+        self.due.insert((at, key.clone()));
+        self.waiting.insert(key, at);
+    }
+
+    /// The next key that is due at `now`, which then counts as running until [`Queue::done`].
+    pub(crate) fn next(&mut self, now: Instant) -> Option<K> {
+        let (at, _) = self.due.first()?;
+        if *at > now {
+            return None;
+        }
+        let (_, key) = self.due.pop_first()?;
+        self.waiting.remove(&key);
+        self.running.insert(key.clone(), None);
+        Some(key)
+    }
+
+    /// When the next key will be due.
+    pub(crate) fn due_at(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// How many keys wait, due or not.
+    pub(crate) fn depth(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Records how the look at `key` ended. `jitter` in `0.0..1.0` spreads retries over ±10 %.
+    pub(crate) fn done(&mut self, key: K, ended: Ended, now: Instant, jitter: f64) {
+        let meanwhile = self.running.remove(&key).flatten();
+        let wait = match ended {
+            Ended::Well => {
+                self.failures.remove(&key);
+                None
+            }
+            Ended::Again(after) => {
+                self.failures.remove(&key);
+                Some(after)
+            }
+            Ended::Failed => {
+                let failures = self.failures.entry(key.clone()).or_insert(0);
+                let wait = FIRST_RETRY.saturating_mul(1 << (*failures).min(16)).min(LONGEST_RETRY);
+                *failures = failures.saturating_add(1);
+                Some(wait)
+            }
+        };
+        if let Some(wait) = wait {
+            self.ask(key.clone(), now + wait.mul_f64(0.9 + 0.2 * jitter));
+        }
+        if let Some(at) = meanwhile {
+            self.ask(key, at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn asked_twice_is_looked_at_once_at_the_earlier_time() {
+        let (mut queue, start) = (Queue::new(), Instant::now());
+        queue.ask("a", at(start, 5));
+        queue.ask("a", at(start, 2));
+        queue.ask("a", at(start, 9));
+        assert_eq!(queue.due_at(), Some(at(start, 2)));
+        assert_eq!(queue.next(at(start, 1)), None);
+        assert_eq!(queue.next(at(start, 2)), Some("a"));
+        queue.done("a", Ended::Well, at(start, 3), 0.5);
+        assert_eq!((queue.due_at(), queue.depth()), (None, 0));
+    }
+
+    #[test]
+    fn what_is_asked_for_while_it_runs_is_not_lost_and_does_not_run_twice_at_once() {
+        let (mut queue, start) = (Queue::new(), Instant::now());
+        queue.ask("a", start);
+        assert_eq!(queue.next(start), Some("a"));
+        queue.ask("a", start);
+        assert_eq!(queue.next(start), None);
+        queue.done("a", Ended::Well, start, 0.5);
+        assert_eq!(queue.next(start), Some("a"));
+    }
+
+    #[test]
+    fn failures_back_off_for_that_key_alone_up_to_a_cap_and_success_forgets_them() {
+        let (mut queue, mut now) = (Queue::new(), Instant::now());
+        let mut waits = vec![];
+        queue.ask("bad", now);
+        for _ in 0..12 {
+            assert_eq!(queue.next(now), Some("bad"));
+            queue.done("bad", Ended::Failed, now, 0.5);
+            let due = queue.due_at().unwrap();
+            waits.push((due - now).as_secs());
+            queue.ask("good", now);
+            assert_eq!(queue.next(now), Some("good"));
+            queue.done("good", Ended::Well, now, 0.5);
+            now = due;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        assert_eq!(queue.next(now), Some("bad"));
+        queue.done("bad", Ended::Well, now, 0.5);
+        queue.ask("bad", now);
+        assert_eq!(queue.next(now), Some("bad"));
+        queue.done("bad", Ended::Failed, now, 0.5);
+        assert_eq!(queue.due_at(), Some(now + FIRST_RETRY));
+    }
+}

@@ -1,0 +1,162 @@
+//! Turns what nodes report into status, through a field manager of its own; an answer is given only when the API server
+//! has it, or when it is refused for good.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use skerry_crds::names;
+use skerry_workloads::{ObjectKind, Payload, Report, StatusChange};
+
+use super::{Engine, ResourceKey, driver::Refused, status, trim, watches::api_resource};
+
+/// One lock a resource: a report is computed from the state that the one before it left.
+#[derive(Default)]
+pub(crate) struct Locks(Mutex<BTreeMap<ResourceKey, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Locks {
+    fn of(&self, key: &ResourceKey) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.0.lock();
+        // Whoever holds or awaits a lock holds a clone of it.
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        locks.entry(key.clone()).or_default().clone()
+    }
+}
+
+/// What became of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It is in the API server (or says what is there already).
+    Accepted,
+    /// It never will be; the reason is for the node's log.
+    Refused(String),
+    /// Not now: the node keeps it and sends it again.
+    Later(String),
+}
+
+impl Engine {
+    /// Takes a report of `node` about the resource of kind `kind_lower` and this uid.
+    pub async fn take_report(
+        &self,
+        node: &str,
+        kind_lower: &str,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        payload: Payload,
+    ) -> Taken {
+        let Some(kind) = self
+            .shared
+            .drivers
+            .keys()
+            .copied()
+            .find(|kind| kind.kind.eq_ignore_ascii_case(kind_lower))
+        else {
+            return Taken::Refused(format!("there is no kind {kind_lower:?}"));
+        };
+        let key = ResourceKey {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let lock = self.shared.reporting.of(&key);
+        let _one_at_a_time = lock.lock().await;
+        if !self.is_leader() {
+            return Taken::Later("this manager does not hold the lease".to_owned());
+        }
+        if !self.shared.cache.lock().listed(kind) {
+            return Taken::Later(format!("{} is not listed yet", kind.plural));
+        }
+        let resource = self.shared.cache.lock().get(kind, namespace, name);
+        let Some(resource) =
+            resource.filter(|found| found.pointer("/metadata/uid").and_then(Value::as_str) == Some(uid))
+        else {
+            return Taken::Refused(format!("{} {namespace}/{name} of uid {uid} is gone", kind.kind));
+        };
+        let report = Report {
+            node: node.to_owned(),
+            payload,
+        };
+        let changes = match self
+            .shared
+            .drivers
+            .get(&kind)
+            .map(|driver| driver.report(&resource, &report, status::now()))
+        {
+            Some(Ok(changes)) => changes,
+            Some(Err(Refused::ByKind(refusal))) => return Taken::Refused(refusal.to_string()),
+            Some(Err(error @ Refused::Unparsable(_))) => return Taken::Later(error.to_string()),
+            None => return Taken::Refused(format!("there is no kind {kind_lower:?}")),
+        };
+        for change in &changes {
+            match self.write_reported(namespace, change).await {
+                Taken::Accepted => {}
+                other => return other,
+            }
+        }
+        Taken::Accepted
+    }
+
+    async fn write_reported(&self, namespace: &str, change: &StatusChange) -> Taken {
+        let StatusChange { kind, name, status } = change;
+        let Some(current) = self.shared.cache.lock().get(*kind, namespace, name) else {
+            // A Model that the job names was deleted: what the job's own status says is not held up by that.
+            return Taken::Accepted;
+        };
+        if status
+            .iter()
+            .all(|(key, value)| current.pointer("/status").and_then(|status| status.get(key)) == Some(value))
+        {
+            return Taken::Accepted;
+        }
+        let uid = current.pointer("/metadata/uid").cloned().unwrap_or_default();
+        let status = self.with_other_reports(*kind, &current, status);
+        let body = json!({
+            "apiVersion": kind.api_version(),
+            "kind": kind.kind,
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "status": status,
+        });
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.shared.parts.client.clone(), namespace, &api_resource(*kind));
+        match api
+            .patch_status(
+                name,
+                &PatchParams::apply(names::MANAGER_EDGE).force(),
+                &Patch::Apply(&body),
+            )
+            .await
+        {
+            Ok(object) => {
+                self.learn(*kind, &trim::trim(*kind, object), false);
+                Taken::Accepted
+            }
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404 | 422) => {
+                Taken::Refused(status.message.clone())
+            }
+            Err(error) => Taken::Later(error.to_string()),
+        }
+    }
+
+    /// The change with whatever else was reported before: an apply takes away what it does not name.
+    fn with_other_reports(&self, kind: ObjectKind, current: &Value, change: &Map<String, Value>) -> Map<String, Value> {
+        let reported = self
+            .shared
+            .drivers
+            .get(&kind)
+            .map(|driver| driver.reported())
+            .unwrap_or_default();
+        let before = current.get("status").and_then(Value::as_object).into_iter().flatten();
+        let mut whole: Map<String, Value> = before
+            .filter(|(key, _)| reported.contains(&key.as_str()))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        whole.extend(change.clone());
+        whole
+    }
+}

@@ -1,0 +1,189 @@
+//! Fills the cache from one watch a kind, and asks for a look at whichever resource an object concerns.
+//!
+//! Nothing is decided here: an event that is missed or seen twice changes no outcome.
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api,
+    api::ApiResource,
+    core::{DynamicObject, PartialObjectMeta},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::Value;
+use skerry_workloads::ObjectKind;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Engine, ResourceKey,
+    cache::{self, News},
+    trim,
+};
+
+/// How the API machinery names a kind.
+pub(crate) fn api_resource(kind: ObjectKind) -> ApiResource {
+    ApiResource {
+        group: kind.group.into(),
+        version: kind.version.into(),
+        api_version: kind.api_version(),
+        kind: kind.kind.into(),
+        plural: kind.plural.into(),
+    }
+}
+
+/// Starts the watch of every kind that the engine needs.
+pub(crate) fn spawn_all(engine: &Engine, stop: &CancellationToken) -> JoinSet<()> {
+    let mut watches = JoinSet::new();
+    for kind in engine.watched_kinds() {
+        let (engine, stop) = (engine.clone(), stop.clone());
+        watches.spawn(async move { stop.run_until_cancelled(watch(&engine, kind)).await.unwrap_or_default() });
+    }
+    watches
+}
+
+async fn watch(engine: &Engine, kind: ObjectKind) {
+    if kind == ObjectKind::SECRET {
+        return watch_secrets(engine).await;
+    }
+    let client = engine.shared.parts.client.clone();
+    let resource = api_resource(kind);
+    let api: Api<DynamicObject> = match &engine.shared.parts.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
+    follow(engine, kind, watcher(api, watcher::Config::default()), |object| {
+        trim::trim(kind, object)
+    })
+    .await;
+}
+
+/// That a Secret changed is enough: its content is read when a resource that names it is looked at.
+async fn watch_secrets(engine: &Engine) {
+    let client = engine.shared.parts.client.clone();
+    let api: Api<PartialObjectMeta<Secret>> = match &engine.shared.parts.namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    };
+    let kind = ObjectKind::SECRET;
+    follow(engine, kind, watcher(api, watcher::Config::default()), |object| {
+        trim::metadata_only(kind, &object)
+    })
+    .await;
+}
+
+async fn follow<O>(
+    engine: &Engine,
+    kind: ObjectKind,
+    events: impl futures::Stream<Item = watcher::Result<watcher::Event<O>>>,
+    trim: impl Fn(O) -> Value,
+) {
+    let mut events = std::pin::pin!(events.default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Init) => engine.shared.cache.lock().list_begins(kind),
+            Ok(watcher::Event::InitApply(object)) => engine.learn(kind, &trim(object), true),
+            Ok(watcher::Event::InitDone) => engine.list_ended(kind),
+            Ok(watcher::Event::Apply(object)) => engine.learn(kind, &trim(object), false),
+            Ok(watcher::Event::Delete(object)) => {
+                let object = trim(object);
+                engine.shared.cache.lock().lose(kind, &object);
+                engine.ask_for_concerned(kind, &object);
+            }
+            Err(error) => {
+                engine.shared.parts.metrics.watch_failed(kind.kind);
+                tracing::warn!(kind = kind.kind, %error, "the watch failed; what is known stays, and it is tried again");
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Takes in an object's state; where it is news, whoever it concerns is looked at.
+    pub(crate) fn learn(&self, kind: ObjectKind, object: &Value, from_list: bool) {
+        let ours = self.shared.drivers.contains_key(&kind)
+            || matches!(kind, ObjectKind::MODEL | ObjectKind::DATASET | ObjectKind::SECRET);
+        if !ours && !trim::concerns_us(object) {
+            // It may have concerned us until now: its owner reference was taken away, or its name taken over.
+            let (namespace, name) = cache::name_of(object);
+            if let Some(before) = self.shared.cache.lock().get(kind, &namespace, &name) {
+                self.shared.cache.lock().lose(kind, object);
+                self.ask_for_concerned(kind, &before);
+            }
+            return;
+        }
+        let news = self.shared.cache.lock().learn(kind, object, from_list);
+        if news == News::None {
+            return;
+        }
+        self.ask_for_concerned(kind, object);
+        if let News::Changed(before) = news {
+            self.ask_for_concerned(kind, &before);
+        }
+    }
+
+    fn list_ended(&self, kind: ObjectKind) {
+        let gone = self.shared.cache.lock().list_ends(kind);
+        for object in gone {
+            self.ask_for_concerned(kind, &object);
+        }
+        if self.shared.drivers.contains_key(&kind) {
+            let owners = self.shared.cache.lock().names(kind);
+            self.shared.parts.nodes.kind_listed(kind, owners);
+        }
+        // A resource that was looked at too early waits for exactly this.
+        self.ask_for_all();
+    }
+
+    fn ask_for_concerned(&self, kind: ObjectKind, object: &Value) {
+        let (namespace, name) = cache::name_of(object);
+        let mut concerned = vec![];
+        if self.shared.drivers.contains_key(&kind) {
+            concerned.push(ResourceKey {
+                kind,
+                namespace: namespace.clone(),
+                name: name.clone(),
+            });
+        }
+        concerned.extend(self.owner_of(object, &namespace));
+        concerned.extend(self.labelled_owners(object, &namespace));
+        concerned.extend(self.shared.named.lock().by(kind, &namespace, &name));
+        for key in concerned {
+            self.ask(key);
+        }
+    }
+
+    fn owner_of(&self, object: &Value, namespace: &str) -> Option<ResourceKey> {
+        let (owner_kind, name, _) = cache::controller_of(object)?;
+        let kind = *self.shared.drivers.keys().find(|kind| kind.kind == owner_kind)?;
+        Some(ResourceKey {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Owners by the label `<kind, lower-case>.sedna.io/name`.
+    fn labelled_owners(&self, object: &Value, namespace: &str) -> Vec<ResourceKey> {
+        let labels = object
+            .pointer("/metadata/labels")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten();
+        let named = labels.filter_map(|(key, name)| Some((key.strip_suffix(".sedna.io/name")?, name.as_str()?)));
+        named
+            .filter_map(|(lower, name)| {
+                let kind = *self
+                    .shared
+                    .drivers
+                    .keys()
+                    .find(|kind| kind.kind.eq_ignore_ascii_case(lower))?;
+                Some(ResourceKey {
+                    kind,
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,160 @@
+//! What the manager counts, and how it is exposed.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use crate::engine::Ended;
+
+/// Upper bounds, in seconds, of the buckets for passes: from a pass over the cache alone to one at its time-out.
+const PASS_SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Pass {
+    kind: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Failed {
+    kind: &'static str,
+    category: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Watched {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Call {
+    verb: String,
+    code: u16,
+}
+
+/// The manager's counters. Cheap to share; encoded on demand.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    passes: Family<Pass, Counter>,
+    pass_seconds: Histogram,
+    failures: Family<Failed, Counter>,
+    watch_failures: Family<Watched, Counter>,
+    queue_depth: Gauge,
+    calls: Family<Call, Counter>,
+    leader: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("skerry");
+        let metrics = Self {
+            registry: Mutex::default(),
+            passes: Family::default(),
+            pass_seconds: Histogram::new(PASS_SECONDS),
+            failures: Family::default(),
+            watch_failures: Family::default(),
+            queue_depth: Gauge::default(),
+            calls: Family::default(),
+            leader: Gauge::default(),
+        };
+        registry.register(
+            "reconciles",
+            "Passes over resources, by outcome",
+            metrics.passes.clone(),
+        );
+        registry.register(
+            "reconcile_seconds",
+            "How long passes took",
+            metrics.pass_seconds.clone(),
+        );
+        registry.register(
+            "reconcile_errors",
+            "Passes that failed, by category",
+            metrics.failures.clone(),
+        );
+        registry.register(
+            "watch_errors",
+            "Watches that failed and were tried again",
+            metrics.watch_failures.clone(),
+        );
+        registry.register(
+            "queue_depth",
+            "Resources that wait for a pass",
+            metrics.queue_depth.clone(),
+        );
+        registry.register(
+            "api_requests",
+            "Requests to the API server, by verb and code",
+            metrics.calls.clone(),
+        );
+        registry.register("leader", "1 where this process holds the lease", metrics.leader.clone());
+        *metrics.registry.lock() = registry;
+        metrics
+    }
+}
+
+impl Metrics {
+    /// New counters, at zero.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A pass ended.
+    pub(crate) fn reconciled(&self, kind: &'static str, outcome: Ended, took: Duration) {
+        self.passes
+            .get_or_create(&Pass {
+                kind,
+                outcome: outcome.word(),
+            })
+            .inc();
+        self.pass_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A pass failed.
+    pub(crate) fn failed(&self, kind: &'static str, category: &'static str) {
+        self.failures.get_or_create(&Failed { kind, category }).inc();
+    }
+
+    /// A watch failed.
+    pub(crate) fn watch_failed(&self, kind: &'static str) {
+        self.watch_failures.get_or_create(&Watched { kind }).inc();
+    }
+
+    /// How many resources wait.
+    pub(crate) fn queue_depth(&self, depth: usize) {
+        self.queue_depth.set(i64::try_from(depth).unwrap_or(i64::MAX));
+    }
+
+    /// A request was answered; code 0 stands for no answer.
+    pub(crate) fn called(&self, verb: &str, code: u16) {
+        self.calls
+            .get_or_create(&Call {
+                verb: verb.to_owned(),
+                code,
+            })
+            .inc();
+    }
+
+    /// Whether this process holds the lease.
+    pub(crate) fn leads(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// Registers what another part counts.
+    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock());
+    }
+
+    /// All counters in the OpenMetrics text format.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        let _ = encode(&mut text, &self.registry.lock());
+        text
+    }
+}
