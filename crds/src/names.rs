@@ -70,6 +70,9 @@ pub mod annotation {
     pub const PAUSED: &str = "skerry.io/paused";
     /// On a pod or a pod template: the hash of the inputs that it was made from.
     pub const INPUTS_HASH: &str = "skerry.io/inputs-hash";
+    /// On a trainer's pod: the uid of the aggregator's pod that it works with. The connection between the two cannot be
+    /// resumed, so that another aggregator needs another trainer.
+    pub const AGGREGATOR_UID: &str = "skerry.io/aggregator-uid";
     /// On a child: the hash of what was last applied, so that drift by hand is seen.
     pub const APPLIED_HASH: &str = "skerry.io/applied-hash";
     /// Sedna's: credentials in clear in what an old node agent is sent. Never written to the API server.
@@ -148,6 +151,8 @@ pub mod env {
     pub const ACCESS_KEY_ID: &str = "ACCESS_KEY_ID";
     /// The access key.
     pub const SECRET_ACCESS_KEY: &str = "SECRET_ACCESS_KEY";
+    /// The address of the node that the worker runs on.
+    pub const HOST_IP: &str = "HOST_IP";
     /// For the storage initializer: what ends a source that lists sources.
     pub const INDIRECT_URL_MARK: &str = "INDIRECT_URL_MARK";
 }

@@ -166,6 +166,9 @@ pub struct JobWorker {
     /// Its newest pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_name: Option<String>,
+    /// That pod's uid: the aggregator's tells which trainers are connected to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
     /// What that pod was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inputs_hash: Option<String>,
@@ -223,6 +226,9 @@ pub struct Round {
 pub struct RoundWorker {
     /// Its `WORKER_NAME`.
     pub name: String,
+    /// When its training began, as it tells the time: another beginning is another run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<String>,
     /// How many samples it used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
