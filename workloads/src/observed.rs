@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -186,6 +187,9 @@ pub struct Observed {
     pub pods: Vec<Live>,
     /// What was found behind [`Kind::references`](crate::Kind::references).
     pub references: References,
+    /// When this was observed. A plan may let something wait until a time ([`Plan::again`](crate::Plan::again)), and
+    /// never writes one.
+    pub now: Timestamp,
 }
 
 impl Observed {
