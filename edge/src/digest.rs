@@ -9,8 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    hash::{ContentHash, from_hex},
     limits,
-    object::{ItemKey, Row, from_hex},
+    message::Upstream,
+    object::{ItemKey, ObjectKey, Row},
 };
 
 /// The hash of a chunk's rows, in order of their keys: the first 16 bytes of a SHA-256, as 32 hexadecimal digits.
@@ -47,16 +49,13 @@ pub fn chunk_count(items: usize) -> usize {
 /// In which of `chunks` chunks a key belongs.
 pub fn chunk_of(key: &ItemKey, chunks: usize) -> usize {
     let ItemKey { object, secret } = key;
-    let mut hasher = Sha256::new();
-    for text in [
+    let texts = [
         &*object.kind,
         &object.namespace,
         &object.name,
         secret.as_deref().unwrap_or_default(),
-    ] {
-        update(&mut hasher, text);
-    }
-    let [a, b, c, d, ..] = <[u8; 32]>::from(hasher.finalize());
+    ];
+    let [a, b, c, d, ..] = *ContentHash::of_texts(texts).as_bytes();
     usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or_default() % chunks.max(1)
 }
 
@@ -81,15 +80,14 @@ fn hash_chunk(mut rows: Vec<&Row>) -> ChunkHash {
         hash,
     } in rows
     {
-        for text in [
+        let texts = [
             &*object.kind,
             &object.namespace,
             &object.name,
             secret.as_deref().unwrap_or_default(),
             uid,
-        ] {
-            update(&mut hasher, text);
-        }
+        ];
+        hasher.update(ContentHash::of_texts(texts).as_bytes());
         hasher.update(generation.to_be_bytes());
         hasher.update(hash.as_bytes());
     }
@@ -100,8 +98,49 @@ fn hash_chunk(mut rows: Vec<&Row>) -> ChunkHash {
     short
 }
 
-/// Adds a text so that no two lists of texts hash alike.
-fn update(hasher: &mut Sha256, text: &str) {
-    hasher.update((text.len() as u64).to_be_bytes());
-    hasher.update(text);
+/// The frames that answer a digest: what is held in the chunks whose hashes differ, cut to messages of a bounded size.
+pub fn answer(theirs: &[ChunkHash], rows: &[Row]) -> Vec<Upstream> {
+    let ours = chunk_hashes(rows, theirs.len());
+    let differs: Vec<bool> = ours.iter().zip(theirs).map(|(ours, theirs)| ours != theirs).collect();
+    let chunks = differs
+        .iter()
+        .zip(0_u32..)
+        .filter_map(|(differs, chunk)| differs.then_some(chunk))
+        .collect();
+    let held = rows
+        .iter()
+        .filter(|row| differs.get(chunk_of(&row.key, theirs.len())) == Some(&true));
+
+    let mut frames = vec![(chunks, Vec::new())];
+    let mut bytes = 0;
+    for row in held {
+        bytes += size(row);
+        if bytes > limits::DIGEST_ROWS_BYTES {
+            bytes = size(row);
+            frames.push((Vec::new(), Vec::new()));
+        }
+        if let Some((_, rows)) = frames.last_mut() {
+            rows.push(row.clone());
+        }
+    }
+    let last = frames.len() - 1;
+    let frame = |(at, (chunks, rows))| Upstream::Rows {
+        chunks,
+        rows,
+        more: at < last,
+    };
+    frames.into_iter().enumerate().map(frame).collect()
+}
+
+/// Bytes of a row in a frame, at most: names need no escapes, and the rest is of fixed size.
+fn size(
+    Row {
+        key: ItemKey { object, secret },
+        uid,
+        generation: _,
+        hash: _,
+    }: &Row,
+) -> usize {
+    let ObjectKey { kind, namespace, name } = object;
+    kind.len() + namespace.len() + name.len() + secret.as_ref().map_or(0, String::len) + uid.len() + 200
 }

@@ -7,7 +7,9 @@
 //!
 //! | module | what it holds | I/O |
 //! |---|---|---|
-//! | [`object`] | what a node holds: objects, credentials, their identity and hash | none |
+//! | [`object`] | what a node holds: objects, credentials, their keys | none |
+//! | [`hash`] | by what both ends compare it | none |
+//! | [`report`] | what a node says about a resource | none |
 //! | [`position`] | where a node's store stands, and which manager it may still listen to | none |
 //! | [`message`] | the frames, one enum per direction, and their JSON | none |
 //! | [`digest`] | how both ends find what differs between two sets | none |
@@ -15,13 +17,17 @@
 //! | [`limits`] | every bound, with its reason | none |
 
 pub mod digest;
+pub mod hash;
 pub mod limits;
 pub mod message;
 pub mod node;
 pub mod object;
 pub mod position;
+pub mod report;
 mod tagged;
 
-pub use message::{Downstream, Report, ReportPayload, ReportResult, Upstream};
-pub use object::{Body, ContentHash, Credential, Item, ItemKey, Object, ObjectKey, Row};
+pub use hash::ContentHash;
+pub use message::{Downstream, Upstream};
+pub use object::{Body, Credential, Item, ItemKey, Object, ObjectKey, Row};
 pub use position::{Epoch, Position};
+pub use report::{Report, ReportPayload, ReportResult};

@@ -1,6 +1,13 @@
-//! The node's end of a session, without I/O: what the local controller's store and outbox have to be able to do, and
+//! The node's end of the link, without I/O: what the local controller's store and outbox have to be able to do, and
 //! the state machine that tells them.
 
+mod event;
+mod inbox;
+mod outbox;
+mod reconnect;
+mod session;
 pub mod store;
 
+pub use event::{Identity, Input, Output, State};
+pub use session::Session;
 pub use store::{Batch, Change, Outgoing};

@@ -4,9 +4,10 @@
 //! the [`Position`], and the outbox.
 
 use crate::{
-    message::{Report, Upstream},
+    message::Upstream,
     object::{Credential, Item, ItemKey, Object, Row},
     position::Position,
+    report::Report,
 };
 
 /// Changes that are stored in one transaction together with the position that they lead to. A batch without changes

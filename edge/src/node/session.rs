@@ -1,0 +1,498 @@
+//! The node's session, over all its connections.
+//!
+//! ```text
+//!            Tick, nothing being stored        Connected            Welcome
+//!   Waiting ───────────────────────────▶ Dialling ───────▶ Greeting ───────┬─▶ Live
+//!      ▲                                                                   │    ▲
+//!      │ Disconnected, from anywhere                               digest  ▼    │ Synced
+//!      └────────────────────────────────── Closing ◀── anything wrong ── Digesting
+//! ```
+//!
+//! Decides which manager is listened to, in which order changes reach the store, when they are acknowledged, which
+//! reports are in flight and when the node dials again. It never touches the store, the outbox or a socket: the caller
+//! carries out each [`Output`] in order and feeds back what came of it.
+
+use std::time::Duration;
+
+use super::{
+    event::{Identity, Input, Output, State},
+    inbox::Inbox,
+    outbox::Window,
+    reconnect::Reconnect,
+    store::{Batch, Change},
+};
+use crate::{
+    digest::{self, ChunkHash},
+    limits,
+    message::{Downstream, Hello, MessageError, Received, RefusedReason, Start, Upstream},
+    object::Row,
+    position::{Epoch, Fenced, Position, Standing},
+};
+
+/// The state machine. Times are counted from any fixed moment, by a clock that never goes back.
+#[derive(Debug)]
+pub struct Session {
+    identity: Identity,
+    position: Option<Position>,
+    holds: u64,
+    phase: Phase,
+    reconnect: Reconnect,
+    /// The position that the batch being stored leads to, and whether it came in over the present connection.
+    storing: Option<(Position, bool)>,
+    reading_rows: bool,
+    outbox: Window,
+    cause: Option<String>,
+    unknown: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Waiting { until: Duration },
+    Dialling,
+    Connected(Connection),
+    Closing { up_since: Option<Duration> },
+}
+
+#[derive(Debug)]
+struct Connection {
+    stage: Stage,
+    heard: Duration,
+    ping_at: Duration,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Greeting {
+        until: Duration,
+    },
+    Digesting {
+        start: Position,
+        chunks: Vec<ChunkHash>,
+        until: Duration,
+        asked: bool,
+    },
+    Live {
+        base: Position,
+        inbox: Inbox,
+        since: Duration,
+    },
+}
+
+/// Why the session closes a connection.
+struct Closing {
+    cause: String,
+    refuse: Option<RefusedReason>,
+}
+
+impl Closing {
+    fn because(cause: impl Into<String>) -> Self {
+        Self {
+            cause: cause.into(),
+            refuse: None,
+        }
+    }
+
+    fn violation(cause: impl Into<String>) -> Self {
+        Self {
+            cause: cause.into(),
+            refuse: Some(RefusedReason::Violation),
+        }
+    }
+}
+
+impl Session {
+    /// A session of a node whose store stands at `position` and holds so many items. It dials at once.
+    pub fn new(identity: Identity, position: Option<Position>, holds: u64) -> Self {
+        Self {
+            identity,
+            position,
+            holds,
+            phase: Phase::Waiting { until: Duration::ZERO },
+            reconnect: Reconnect::default(),
+            storing: None,
+            reading_rows: false,
+            outbox: Window::default(),
+            cause: None,
+            unknown: 0,
+        }
+    }
+
+    /// How the link stands.
+    pub fn state(&self) -> State {
+        match &self.phase {
+            Phase::Waiting { until } => State::Waiting {
+                until: *until,
+                cause: self.cause.clone(),
+            },
+            Phase::Connected(Connection {
+                stage: Stage::Live { .. },
+                ..
+            }) => State::Live,
+            Phase::Dialling | Phase::Connected(_) | Phase::Closing { .. } => State::Connecting,
+        }
+    }
+
+    /// Where the store stands.
+    pub fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    /// How many frames of unknown variants have come.
+    pub fn unknown_frames(&self) -> u64 {
+        self.unknown
+    }
+
+    /// When to feed the next [`Input::Tick`], if nothing else comes before.
+    pub fn wake_at(&self) -> Option<Duration> {
+        match &self.phase {
+            // While something is being stored, its end wakes us.
+            Phase::Waiting { until } => self.storing.is_none().then_some(*until),
+            Phase::Dialling | Phase::Closing { .. } => None,
+            Phase::Connected(Connection { stage, heard, ping_at }) => {
+                let idle = (*heard + limits::IDLE).min(*ping_at);
+                Some(match stage {
+                    Stage::Greeting { until } | Stage::Digesting { until, .. } => idle.min(*until),
+                    Stage::Live { .. } => idle,
+                })
+            }
+        }
+    }
+
+    /// Takes what happened at `now`; what to do, in order.
+    pub fn handle(&mut self, now: Duration, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        let went = match input {
+            Input::Tick => self.tick(now, &mut out),
+            Input::Connected => {
+                self.connected(now, &mut out);
+                Ok(())
+            }
+            Input::Disconnected { jitter, cause } => {
+                self.disconnected(now, jitter, cause);
+                Ok(())
+            }
+            Input::Frame(frame) => self.frame(now, frame, &mut out),
+            Input::Heard => {
+                self.heard(now);
+                Ok(())
+            }
+            Input::Stored { holds } => {
+                self.stored(holds, &mut out);
+                Ok(())
+            }
+            Input::StoreFailed { cause } => {
+                self.storing = None;
+                Err(Closing::because(format!("the store failed: {cause}")))
+            }
+            Input::Rows(rows) => {
+                self.rows(&rows, &mut out);
+                Ok(())
+            }
+            Input::OutboxGrew => {
+                self.outbox.grew();
+                Ok(())
+            }
+            Input::Fetched(outgoing) => {
+                let frames = self.outbox.read(outgoing);
+                if self.is_live() {
+                    out.extend(frames.into_iter().map(Output::Send));
+                }
+                Ok(())
+            }
+        };
+        if let Err(closing) = went {
+            self.close(closing, &mut out);
+        }
+        self.pump(&mut out);
+        out
+    }
+
+    fn is_live(&self) -> bool {
+        matches!(
+            &self.phase,
+            Phase::Connected(Connection {
+                stage: Stage::Live { .. },
+                ..
+            })
+        )
+    }
+
+    fn tick(&mut self, now: Duration, out: &mut Vec<Output>) -> Result<(), Closing> {
+        match &mut self.phase {
+            Phase::Waiting { until } if now >= *until && self.storing.is_none() => {
+                self.phase = Phase::Dialling;
+                out.push(Output::Dial);
+            }
+            Phase::Connected(connection) => {
+                if now >= connection.heard + limits::IDLE {
+                    return Err(Closing::because("the manager has fallen silent"));
+                }
+                match &connection.stage {
+                    Stage::Greeting { until } if now >= *until => {
+                        return Err(Closing::because("the manager did not answer the hello"));
+                    }
+                    Stage::Digesting { until, .. } if now >= *until => {
+                        return Err(Closing::because("the manager did not finish the digest"));
+                    }
+                    Stage::Greeting { .. } | Stage::Digesting { .. } | Stage::Live { .. } => {}
+                }
+                if now >= connection.ping_at {
+                    connection.ping_at = now + limits::PING_AFTER;
+                    out.push(Output::Ping);
+                }
+            }
+            Phase::Waiting { .. } | Phase::Dialling | Phase::Closing { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn connected(&mut self, now: Duration, out: &mut Vec<Output>) {
+        let Identity { node, boot, agent } = self.identity.clone();
+        let stage = Stage::Greeting {
+            until: now + limits::FIRST_MESSAGE,
+        };
+        self.phase = Phase::Connected(Connection {
+            stage,
+            heard: now,
+            ping_at: now + limits::PING_AFTER,
+        });
+        out.push(Output::Send(Upstream::Hello(Hello {
+            node,
+            boot,
+            protocol: limits::PROTOCOL,
+            agent,
+            stored: self.position.clone(),
+            holds: self.holds,
+        })));
+    }
+
+    fn disconnected(&mut self, now: Duration, jitter: f64, cause: String) {
+        let up_since = match &self.phase {
+            Phase::Connected(Connection {
+                stage: Stage::Live { since, .. },
+                ..
+            }) => Some(*since),
+            Phase::Closing { up_since } => *up_since,
+            Phase::Waiting { .. } | Phase::Dialling | Phase::Connected(_) => None,
+        };
+        // Why we closed says more than that the connection then ended.
+        if !matches!(self.phase, Phase::Closing { .. }) {
+            self.cause = Some(cause);
+        }
+        let wait = self
+            .reconnect
+            .next(up_since.map(|since| now.saturating_sub(since)), jitter);
+        self.phase = Phase::Waiting { until: now + wait };
+        // What is being stored is stored all the same; the hello will say so.
+        self.storing = self.storing.take().map(|(position, _)| (position, false));
+    }
+
+    fn heard(&mut self, now: Duration) {
+        if let Phase::Connected(connection) = &mut self.phase {
+            connection.heard = now;
+            connection.ping_at = now + limits::PING_AFTER;
+        }
+    }
+
+    fn frame(
+        &mut self,
+        now: Duration,
+        frame: Result<Received<Downstream>, MessageError>,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Closing> {
+        self.heard(now);
+        let Phase::Connected(Connection { stage, .. }) = &mut self.phase else {
+            return Ok(());
+        };
+        let message = match frame {
+            Ok(Received::Message(message)) => message,
+            Ok(Received::Unknown(_)) => {
+                self.unknown += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(Closing::violation(error.to_string())),
+        };
+        match (message, stage) {
+            (Downstream::Welcome { cluster, epoch, start }, Stage::Greeting { .. }) => {
+                return self.welcome(now, &cluster, &epoch, start);
+            }
+            (Downstream::Synced { version }, Stage::Digesting { start, asked: true, .. }) if !self.reading_rows => {
+                let mut inbox = Inbox::default();
+                inbox.rebase(version);
+                let base = start.clone();
+                self.live(now, base, inbox);
+            }
+            (Downstream::Put { version, object }, Stage::Live { inbox, .. }) => {
+                inbox.push(version, Change::Put(object)).map_err(Closing::violation)?;
+            }
+            (Downstream::PutCredential { version, credential }, Stage::Live { inbox, .. }) => {
+                inbox
+                    .push(version, Change::PutCredential(credential))
+                    .map_err(Closing::violation)?;
+            }
+            (Downstream::Delete { version, key }, Stage::Live { inbox, .. }) => {
+                inbox.push(version, Change::Delete(key)).map_err(Closing::violation)?;
+            }
+            (Downstream::ReportResult { seq, result }, Stage::Live { .. }) => {
+                if self.outbox.answered(seq) {
+                    out.push(Output::Settle { seq, result });
+                }
+            }
+            (Downstream::Restarting { reconnect_after_ms }, _) => {
+                self.reconnect.after(Duration::from_millis(reconnect_after_ms));
+                return Err(Closing::because("the manager asked to come back later"));
+            }
+            (Downstream::Replaced {}, _) => {
+                self.reconnect.slowly();
+                return Err(Closing::because("another session of this node's name has taken over"));
+            }
+            (Downstream::Refused { reason: _, hint }, _) => {
+                self.reconnect.slowly();
+                return Err(Closing::because(format!("the manager refused: {hint}")));
+            }
+            (message, _) => {
+                return Err(Closing::violation(format!(
+                    "a {} frame is out of place here",
+                    message.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, now: Duration, cluster: &str, epoch: &Epoch, start: Start) -> Result<(), Closing> {
+        let judged = self
+            .position
+            .as_ref()
+            .map(|position| position.judge(cluster, epoch))
+            .transpose();
+        let standing = judged.map_err(|fenced| {
+            self.reconnect.slowly();
+            let reason = match fenced {
+                Fenced::OtherCluster { .. } => RefusedReason::OtherCluster,
+                Fenced::Deposed { .. } => RefusedReason::Deposed,
+            };
+            Closing {
+                cause: fenced.to_string(),
+                refuse: Some(reason),
+            }
+        })?;
+        match (start, &self.position, standing) {
+            (Start::Resume {}, Some(position), Some(Standing::Same)) => {
+                let (base, inbox) = (position.clone(), Inbox::starting_at(position.version));
+                self.live(now, base, inbox);
+                Ok(())
+            }
+            (Start::Resume {}, ..) => Err(Closing::violation("a new epoch has to start with a digest")),
+            (Start::Digest { chunks }, ..) if !chunks.len().is_power_of_two() || chunks.len() > limits::MAX_CHUNKS => {
+                Err(Closing::violation(format!("a digest of {} chunks", chunks.len())))
+            }
+            (Start::Digest { chunks }, position, _) => {
+                let start = position.as_ref().map_or_else(
+                    || Position::start(cluster, epoch.clone()),
+                    |position| position.advance(epoch, 0),
+                );
+                let until = now + limits::ACK_TIMEOUT;
+                self.stage(Stage::Digesting {
+                    start,
+                    chunks,
+                    until,
+                    asked: false,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn live(&mut self, now: Duration, base: Position, inbox: Inbox) {
+        self.outbox.open();
+        self.stage(Stage::Live {
+            base,
+            inbox,
+            since: now,
+        });
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        if let Phase::Connected(connection) = &mut self.phase {
+            connection.stage = stage;
+        }
+    }
+
+    fn stored(&mut self, holds: u64, out: &mut Vec<Output>) {
+        self.holds = holds;
+        if let Some((position, current)) = self.storing.take() {
+            if current && self.is_live() {
+                out.push(Output::Send(Upstream::Ack {
+                    version: position.version,
+                }));
+            }
+            self.position = Some(position);
+        }
+    }
+
+    fn rows(&mut self, rows: &[Row], out: &mut Vec<Output>) {
+        let Some(read_for) = std::mem::replace(&mut self.reading_rows, false).then_some(&self.phase) else {
+            return;
+        };
+        if let Phase::Connected(Connection {
+            stage: Stage::Digesting {
+                chunks, asked: true, ..
+            },
+            ..
+        }) = read_for
+        {
+            out.extend(digest::answer(chunks, rows).into_iter().map(Output::Send));
+        }
+    }
+
+    /// Asks for whatever can be asked for now.
+    fn pump(&mut self, out: &mut Vec<Output>) {
+        let Phase::Connected(Connection { stage, .. }) = &mut self.phase else {
+            return;
+        };
+        match stage {
+            Stage::Greeting { .. } => {}
+            Stage::Digesting { asked, .. } => {
+                if !*asked && !self.reading_rows {
+                    *asked = true;
+                    self.reading_rows = true;
+                    out.push(Output::ReadRows);
+                }
+            }
+            Stage::Live { base, inbox, .. } => {
+                if self.storing.is_none()
+                    && let Some((version, changes)) = inbox.batch()
+                {
+                    let position = base.advance(&base.epoch, version);
+                    self.storing = Some((position.clone(), true));
+                    out.push(Output::Store(Batch { changes, position }));
+                }
+                if let Some((after, limit)) = self.outbox.want() {
+                    out.push(Output::Fetch { after, limit });
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, closing: Closing, out: &mut Vec<Output>) {
+        let Closing { cause, refuse } = closing;
+        let Phase::Connected(connection) = &self.phase else {
+            self.cause = Some(cause);
+            return;
+        };
+        let up_since = match connection.stage {
+            Stage::Live { since, .. } => Some(since),
+            Stage::Greeting { .. } | Stage::Digesting { .. } => None,
+        };
+        if let Some(reason) = refuse {
+            out.push(Output::Send(Upstream::Refused {
+                reason,
+                hint: cause.clone(),
+            }));
+        }
+        out.push(Output::Close);
+        self.cause = Some(cause);
+        self.phase = Phase::Closing { up_since };
+    }
+}

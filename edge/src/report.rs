@@ -1,0 +1,128 @@
+//! What a node has to say about a resource, and what becomes of it.
+//!
+//! Decides how an outbox may treat a report; what it means for a status is decided by the manager's pure code.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::value::RawValue;
+
+use crate::{
+    object::{Body, ObjectKey},
+    tagged::{self, Known, Tagged},
+};
+
+/// Something that a node has to say about a resource. It stays in the node's durable outbox until it is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The number in the node's outbox, rising; the first is 1.
+    pub seq: u64,
+    /// The resource.
+    pub key: ObjectKey,
+    /// The resource's uid as the node holds it.
+    pub uid: String,
+    /// When, by the node's clock, which may be wrong.
+    pub observed_at: Timestamp,
+    /// What.
+    pub payload: ReportPayload,
+}
+
+/// What a report says. Sedna's worker message (the body of `POST /sedna/workers/{name}/info`) travels as it came, so
+/// that its meaning is decided in one place, by the manager's pure code; the variant says how the outbox treats it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReportPayload {
+    /// A worker's message of numbers that replace the last ones (joint inference counts).
+    Metrics {
+        /// Sedna's worker message.
+        message: Body,
+    },
+    /// A worker's message about a round that it has done.
+    Round {
+        /// `ownerInfo.currentRound`.
+        round: u64,
+        /// Sedna's worker message.
+        message: Body,
+    },
+    /// Any other message of a worker: a phase that has begun, completed or failed.
+    Event {
+        /// Sedna's worker message.
+        message: Body,
+    },
+    /// The samples of a Dataset, counted on this node.
+    DatasetSamples {
+        /// How many.
+        count: u64,
+    },
+    /// A Dataset that cannot be counted.
+    DatasetFailed {
+        /// Why, one sentence.
+        reason: String,
+    },
+    /// A payload of a newer node that this manager does not know; it refuses the report.
+    #[serde(skip)]
+    Unknown {
+        /// The variant's name on the wire.
+        variant: String,
+    },
+}
+
+impl ReportPayload {
+    /// Whether a newer one about the same resource (and the same worker) makes this one worthless.
+    ///
+    /// An outbox keeps only the newest of those, and gives them up first when it is full.
+    pub fn coalesces(&self) -> bool {
+        matches!(
+            self,
+            Self::Metrics { .. } | Self::DatasetSamples { .. } | Self::DatasetFailed { .. }
+        )
+    }
+
+    /// The worker's message, where there is one.
+    pub fn message(&self) -> Option<&Body> {
+        match self {
+            Self::Metrics { message } | Self::Round { message, .. } | Self::Event { message } => Some(message),
+            Self::DatasetSamples { .. } | Self::DatasetFailed { .. } | Self::Unknown { .. } => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum KnownPayload {
+    Metrics { message: Body },
+    Round { round: u64, message: Body },
+    Event { message: Body },
+    DatasetSamples { count: u64 },
+    DatasetFailed { reason: String },
+}
+
+impl Tagged for KnownPayload {
+    const NAMES: &'static [&'static str] = &["metrics", "round", "event", "dataset-samples", "dataset-failed"];
+}
+
+impl<'de> Deserialize<'de> for ReportPayload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(match tagged::read(json.get()).map_err(de::Error::custom)? {
+            Known::No(variant) => Self::Unknown { variant },
+            Known::Yes(KnownPayload::Metrics { message }) => Self::Metrics { message },
+            Known::Yes(KnownPayload::Round { round, message }) => Self::Round { round, message },
+            Known::Yes(KnownPayload::Event { message }) => Self::Event { message },
+            Known::Yes(KnownPayload::DatasetSamples { count }) => Self::DatasetSamples { count },
+            Known::Yes(KnownPayload::DatasetFailed { reason }) => Self::DatasetFailed { reason },
+        })
+    }
+}
+
+/// What became of a report. Either way it leaves the node's outbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReportResult {
+    /// It is in the API server.
+    Accepted {},
+    /// It is refused for good: sending it again would change nothing.
+    Refused {
+        /// Why, one sentence.
+        reason: String,
+    },
+}
