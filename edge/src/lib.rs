@@ -13,9 +13,11 @@
 //! | [`position`] | where a node's store stands, and which manager it may still listen to | none |
 //! | [`message`] | the frames, one enum per direction, and their JSON | none |
 //! | [`digest`] | how both ends find what differs between two sets | none |
+//! | [`cloud`] | the manager's end of a session | none |
 //! | [`node`] | the node's end of a session | none |
 //! | [`limits`] | every bound, with its reason | none |
 
+pub mod cloud;
 pub mod digest;
 pub mod hash;
 pub mod limits;

@@ -240,6 +240,11 @@ impl Credential {
         }
     }
 
+    /// Bytes of its names and values.
+    pub fn size(&self) -> usize {
+        self.fields.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+
     /// The hash of its fields.
     pub fn hash(&self) -> ContentHash {
         ContentHash::of_texts(self.fields.iter().flat_map(|(name, value)| [&**name, value]))

@@ -61,11 +61,7 @@ impl Inbox {
 fn size(change: &Change) -> usize {
     match change {
         Change::Put(object) => object.body.json().len(),
-        Change::PutCredential(credential) => credential
-            .fields
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum(),
+        Change::PutCredential(credential) => credential.size(),
         Change::Delete(_) => 0,
     }
 }

@@ -1,0 +1,27 @@
+//! The manager's end of the link, without I/O: what each node should hold, what it is known to hold, and the state
+//! machine of a connection.
+
+mod admission;
+mod digesting;
+mod event;
+mod objects;
+mod reports;
+mod session;
+mod window;
+
+pub use admission::{Peer, Refusal, Server};
+pub use event::{Input, Output};
+pub use objects::{Counts, NodeObjects};
+pub use session::Session;
+
+use reports::Reports;
+
+/// All that the manager keeps of one node, over its sessions.
+#[derive(Debug, Default)]
+pub struct Node {
+    /// What the node should hold.
+    pub objects: NodeObjects,
+    reports: Reports,
+    /// The number of the node's present session; an older one has been replaced.
+    session: u64,
+}

@@ -1,0 +1,120 @@
+//! Which reports of a node are being worked on, and what became of those whose answer the node may not have got.
+//!
+//! Decides that a report which is sent again, because its answer was lost with a connection, is answered again rather
+//! than carried out again. The numbers are unique within one start of the node's local controller only, so another
+//! start begins with nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{limits, report::ReportResult};
+
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    boot: String,
+    pending: BTreeSet<u64>,
+    done: BTreeMap<u64, ReportResult>,
+}
+
+/// What a report that came is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Taken {
+    /// To be carried out.
+    New,
+    /// Being carried out.
+    Pending,
+    /// Carried out before, with this result.
+    Done(ReportResult),
+    /// More than the window allows.
+    TooMany,
+}
+
+impl Reports {
+    /// A session of this start of the node's local controller begins.
+    pub(super) fn boot(&mut self, boot: &str) {
+        if self.boot != boot {
+            *self = Self {
+                boot: boot.to_owned(),
+                ..Self::default()
+            };
+        }
+    }
+
+    pub(super) fn take(&mut self, seq: u64) -> Taken {
+        if let Some(result) = self.done.get(&seq) {
+            return Taken::Done(result.clone());
+        }
+        if self.pending.contains(&seq) {
+            return Taken::Pending;
+        }
+        if self.pending.len() >= limits::REPORT_WINDOW {
+            return Taken::TooMany;
+        }
+        self.pending.insert(seq);
+        Taken::New
+    }
+
+    /// The node has the answers of all before `seq`.
+    pub(super) fn settled(&mut self, seq: u64) {
+        self.done = self.done.split_off(&seq);
+    }
+
+    /// A report of this start was carried out; false where another start has come meanwhile.
+    pub(super) fn finish(&mut self, boot: &str, seq: u64, result: ReportResult) -> bool {
+        if self.boot != boot || !self.pending.remove(&seq) {
+            return false;
+        }
+        self.done.insert(seq, result);
+        // The node has at most a window of reports without an answer, and those are the last ones.
+        while self.done.len() > limits::REPORT_WINDOW {
+            self.done.pop_first();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OK: ReportResult = ReportResult::Accepted {};
+
+    #[test]
+    fn a_report_is_carried_out_once_and_answered_as_often_as_asked() {
+        let mut reports = Reports::default();
+        reports.boot("a");
+        assert_eq!(reports.take(1), Taken::New);
+        assert_eq!(reports.take(1), Taken::Pending);
+        assert!(reports.finish("a", 1, OK));
+        assert_eq!(reports.take(1), Taken::Done(OK));
+        reports.boot("a");
+        assert_eq!(reports.take(1), Taken::Done(OK), "another session of the same start");
+    }
+
+    #[test]
+    fn another_start_of_the_node_counts_anew() {
+        let mut reports = Reports::default();
+        reports.boot("a");
+        reports.take(1);
+        reports.take(2);
+        reports.finish("a", 1, OK);
+        reports.boot("b");
+        assert_eq!(reports.take(1), Taken::New);
+        assert!(!reports.finish("a", 2, OK), "an answer to the old start");
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_window() {
+        let mut reports = Reports::default();
+        for seq in 1..=1_000 {
+            assert_eq!(reports.take(seq), Taken::New);
+            reports.finish("", seq, OK);
+        }
+        assert_eq!(reports.done.len(), limits::REPORT_WINDOW);
+        reports.settled(1_000);
+        assert_eq!(reports.done.len(), 1);
+        for seq in 0..limits::REPORT_WINDOW as u64 {
+            assert_eq!(reports.take(2_000 + seq), Taken::New);
+        }
+        assert_eq!(reports.take(3_000), Taken::TooMany);
+    }
+}

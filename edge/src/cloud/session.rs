@@ -1,0 +1,353 @@
+//! One connection of a node, from its hello on.
+//!
+//! ```text
+//!   hello ── start ─┬─ position of this epoch, not behind what it acknowledged ─▶ Live
+//!                   └─ otherwise ─▶ Digesting ── rows ──▶ Live
+//! ```
+//!
+//! Decides who may go on, what is in flight, and when a connection is given up. It never holds an item: it reads the
+//! node's set, which other tasks change, whenever it is told that something happened.
+
+use std::time::Duration;
+
+use super::{
+    Node,
+    admission::{Peer, Server},
+    digesting::Answer,
+    event::{Input, Output},
+    reports::Taken,
+    window::Window,
+};
+use crate::{
+    limits,
+    message::{Downstream, Hello, MessageError, Received, RefusedReason, Start, Upstream},
+    object::{ItemKey, ObjectKey},
+    report::{Report, ReportPayload, ReportResult},
+};
+
+/// The state machine of one connection. Times are counted from any fixed moment, by a clock that never goes back.
+#[derive(Debug)]
+pub struct Session {
+    number: u64,
+    boot: String,
+    confidential: bool,
+    stage: Stage,
+    heard: Duration,
+    ping_at: Duration,
+    unknown: u64,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Digesting { answer: Answer, until: Duration },
+    Live(Window),
+    Closed,
+}
+
+/// Why a connection is given up, and what the node is told.
+struct Closing {
+    tell: Tell,
+    cause: String,
+}
+
+enum Tell {
+    Nothing,
+    Replaced,
+    Restarting(Duration),
+    Refused(RefusedReason),
+}
+
+impl Closing {
+    fn new(tell: Tell, cause: impl Into<String>) -> Self {
+        Self {
+            tell,
+            cause: cause.into(),
+        }
+    }
+
+    fn violation(cause: impl Into<String>) -> Self {
+        Self::new(Tell::Refused(RefusedReason::Violation), cause)
+    }
+
+    fn behind(cause: impl Into<String>) -> Self {
+        Self::new(Tell::Refused(RefusedReason::Behind), cause)
+    }
+
+    /// The last frames of the connection.
+    fn outputs(self) -> impl Iterator<Item = Output> {
+        let Self { tell, cause } = self;
+        let frame = match tell {
+            Tell::Nothing => None,
+            Tell::Replaced => Some(Downstream::Replaced {}),
+            Tell::Restarting(after) => Some(Downstream::Restarting {
+                reconnect_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+            }),
+            Tell::Refused(reason) => Some(Downstream::Refused {
+                reason,
+                hint: cause.clone(),
+            }),
+        };
+        frame.map(Output::Send).into_iter().chain([Output::Close { cause }])
+    }
+}
+
+impl Node {
+    /// A report that came over this session was carried out. Where this returns true, the node's present session gets
+    /// [`Input::ReportDone`].
+    pub fn finish_report(&mut self, boot: &str, seq: u64, result: ReportResult) -> bool {
+        self.reports.finish(boot, seq, result)
+    }
+}
+
+impl Session {
+    /// Starts a session of the node that said this, after [`Server::check`]; what to do first. It replaces the node's
+    /// session before, which has to be given [`Input::Wake`].
+    pub fn start(now: Duration, server: &Server, peer: &Peer, hello: Hello, node: &mut Node) -> (Self, Vec<Output>) {
+        let Server { cluster, epoch } = server.clone();
+        let Hello {
+            node: _,
+            boot,
+            protocol: _,
+            agent: _,
+            stored,
+            holds,
+        } = hello;
+        node.session += 1;
+        node.reports.boot(&boot);
+        let resumed = stored
+            .filter(|position| position.epoch == epoch)
+            .map(|position| position.version);
+        let (start, stage) = if let Some(version) = resumed.filter(|version| node.objects.resume(*version)) {
+            (Start::Resume {}, Stage::Live(Window::starting_at(version)))
+        } else {
+            let chunks = node.objects.begin_digest(holds, peer.confidential);
+            let (answer, until) = (Answer::of(chunks.len()), now + limits::ACK_TIMEOUT);
+            (Start::Digest { chunks }, Stage::Digesting { answer, until })
+        };
+        let mut session = Self {
+            number: node.session,
+            boot,
+            confidential: peer.confidential,
+            stage,
+            heard: now,
+            ping_at: now + limits::PING_AFTER,
+            unknown: 0,
+        };
+        if session.confidential {
+            node.objects.release_withheld(now);
+        }
+        let mut out = vec![Output::Send(Downstream::Welcome { cluster, epoch, start })];
+        session.pump(now, node, &mut out);
+        (session, out)
+    }
+
+    /// The start of the node's local controller that this session is with.
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// How many frames of unknown variants have come.
+    pub fn unknown_frames(&self) -> u64 {
+        self.unknown
+    }
+
+    /// When to feed the next [`Input::Wake`], if nothing else comes before; none when the session is over.
+    pub fn wake_at(&self) -> Option<Duration> {
+        let idle = (self.heard + limits::IDLE).min(self.ping_at);
+        match &self.stage {
+            Stage::Digesting { until, .. } => Some(idle.min(*until)),
+            Stage::Live(window) => Some(window.deadline().map_or(idle, |deadline| idle.min(deadline))),
+            Stage::Closed => None,
+        }
+    }
+
+    /// Takes what happened at `now`; what to do, in order. `may_delete` says of an object that the node holds and
+    /// nobody placed there whether it may be deleted: its kind was listed and its owner is gone or placed elsewhere.
+    pub fn handle(
+        &mut self,
+        now: Duration,
+        input: Input,
+        node: &mut Node,
+        may_delete: &dyn Fn(&ObjectKey) -> bool,
+    ) -> Vec<Output> {
+        let mut out = Vec::new();
+        if matches!(self.stage, Stage::Closed) {
+            return out;
+        }
+        let went = self.stands(node).and_then(|()| match input {
+            Input::Wake => self.tick(now, &mut out),
+            Input::Frame(frame) => {
+                self.heard(now);
+                self.frame(now, frame, node, may_delete, &mut out)
+            }
+            Input::Heard => {
+                self.heard(now);
+                Ok(())
+            }
+            Input::ReportDone { seq, result } => {
+                if matches!(self.stage, Stage::Live(_)) {
+                    out.push(Output::Send(Downstream::ReportResult { seq, result }));
+                }
+                Ok(())
+            }
+            Input::Drain { reconnect_after } => {
+                Err(Closing::new(Tell::Restarting(reconnect_after), "the manager drains"))
+            }
+        });
+        match went {
+            Ok(()) => self.pump(now, node, &mut out),
+            Err(closing) => {
+                out.extend(closing.outputs());
+                self.stage = Stage::Closed;
+            }
+        }
+        out
+    }
+
+    /// Whether this session still is the node's, and what is known of the node still what this session found out.
+    fn stands(&self, node: &Node) -> Result<(), Closing> {
+        if node.session != self.number {
+            return Err(Closing::new(Tell::Replaced, "another session of this node has begun"));
+        }
+        let known = match &self.stage {
+            Stage::Digesting { .. } => node.objects.is_digesting(),
+            Stage::Live(_) | Stage::Closed => node.objects.is_synced(),
+        };
+        if known {
+            Ok(())
+        } else {
+            Err(Closing::behind("too many deletions wait for this node"))
+        }
+    }
+
+    fn heard(&mut self, now: Duration) {
+        self.heard = now;
+        self.ping_at = now + limits::PING_AFTER;
+    }
+
+    fn tick(&mut self, now: Duration, out: &mut Vec<Output>) -> Result<(), Closing> {
+        if now >= self.heard + limits::IDLE {
+            return Err(Closing::new(Tell::Nothing, "the node has fallen silent"));
+        }
+        match &self.stage {
+            Stage::Digesting { until, .. } if now >= *until => {
+                return Err(Closing::behind("the digest was not answered in time"));
+            }
+            Stage::Live(window) if window.deadline().is_some_and(|deadline| now >= deadline) => {
+                return Err(Closing::behind("a change was not acknowledged in time"));
+            }
+            Stage::Digesting { .. } | Stage::Live(_) | Stage::Closed => {}
+        }
+        if now >= self.ping_at {
+            self.ping_at = now + limits::PING_AFTER;
+            out.push(Output::Ping);
+        }
+        Ok(())
+    }
+
+    fn frame(
+        &mut self,
+        now: Duration,
+        frame: Result<Received<Upstream>, MessageError>,
+        node: &mut Node,
+        may_delete: &dyn Fn(&ObjectKey) -> bool,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Closing> {
+        let message = match frame {
+            Ok(Received::Message(message)) => message,
+            Ok(Received::Unknown(_)) => {
+                self.unknown += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(Closing::violation(error.to_string())),
+        };
+        match (message, &mut self.stage) {
+            (Upstream::Rows { chunks, rows, more }, Stage::Digesting { answer, .. }) => {
+                answer.take(chunks, rows).map_err(Closing::violation)?;
+                if !more {
+                    let Answer { differs, rows } = std::mem::replace(answer, Answer::of(0));
+                    self.synced(node.objects.finish_digest(now, &differs, rows, may_delete), node, out);
+                }
+            }
+            (Upstream::Ack { version }, Stage::Live(window)) => {
+                if !window.ack(version) {
+                    return Err(Closing::violation(format!(
+                        "version {version} was acknowledged and never sent"
+                    )));
+                }
+                node.objects.ack(version);
+            }
+            (Upstream::Report { settled, report }, Stage::Live(_)) => {
+                node.reports.settled(settled);
+                return take_report(report, node, out);
+            }
+            (Upstream::Gap { seq, count }, Stage::Live(_)) => {
+                if node.reports.take(seq) == Taken::New {
+                    node.reports.finish(&self.boot, seq, ReportResult::Accepted {});
+                    out.push(Output::Gap { count });
+                }
+                out.push(Output::Send(Downstream::ReportResult {
+                    seq,
+                    result: ReportResult::Accepted {},
+                }));
+            }
+            (Upstream::Refused { reason: _, hint }, _) => {
+                return Err(Closing::new(Tell::Nothing, format!("the node refused: {hint}")));
+            }
+            (message, _) => {
+                return Err(Closing::violation(format!(
+                    "a {} frame is out of place here",
+                    message.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn synced(&mut self, strays: Vec<ItemKey>, node: &Node, out: &mut Vec<Output>) {
+        if !strays.is_empty() {
+            out.push(Output::Strays(strays));
+        }
+        let version = node.objects.acked();
+        self.stage = Stage::Live(Window::starting_at(version));
+        out.push(Output::Send(Downstream::Synced { version }));
+    }
+
+    /// Sends what the window has room for.
+    fn pump(&mut self, now: Duration, node: &mut Node, out: &mut Vec<Output>) {
+        let Stage::Live(window) = &mut self.stage else { return };
+        while let Some((version, frame)) = node.objects.next(window.sent(), self.confidential) {
+            if !window.has_room_for(&frame) {
+                return;
+            }
+            window.push(now, version, &frame);
+            out.push(Output::Send(frame));
+        }
+    }
+}
+
+fn take_report(report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result<(), Closing> {
+    let seq = report.seq;
+    let refusal = match &report.payload {
+        ReportPayload::Unknown { variant } => Some(format!("this manager does not know reports of form {variant}")),
+        _ if !node.objects.may_report(&report.key, &report.uid) => Some(format!(
+            "{} with uid {} is not placed on this node",
+            report.key, report.uid
+        )),
+        _ => None,
+    };
+    if let Some(reason) = refusal {
+        out.push(Output::Send(Downstream::ReportResult {
+            seq,
+            result: ReportResult::Refused { reason },
+        }));
+        return Ok(());
+    }
+    match node.reports.take(seq) {
+        Taken::New => out.push(Output::Report(report)),
+        Taken::Pending => {}
+        Taken::Done(result) => out.push(Output::Send(Downstream::ReportResult { seq, result })),
+        Taken::TooMany => return Err(Closing::violation("more reports than the window allows")),
+    }
+    Ok(())
+}

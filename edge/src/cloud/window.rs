@@ -1,0 +1,81 @@
+//! What is in flight to a node: sent and not acknowledged.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{limits, message::Downstream};
+
+/// The window of one connection.
+#[derive(Debug)]
+pub(super) struct Window {
+    sent: u64,
+    in_flight: VecDeque<Sent>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Sent {
+    version: u64,
+    bytes: usize,
+    at: Duration,
+}
+
+impl Window {
+    /// Nothing in flight; the node stands at `version`.
+    pub(super) fn starting_at(version: u64) -> Self {
+        Self {
+            sent: version,
+            in_flight: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The last version sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether this frame may go now. One that is larger than the window goes alone.
+    pub(super) fn has_room_for(&self, frame: &Downstream) -> bool {
+        self.in_flight.len() < limits::WINDOW_FRAMES
+            && (self.in_flight.is_empty() || self.bytes + size(frame) <= limits::WINDOW_BYTES)
+    }
+
+    /// This frame goes.
+    pub(super) fn push(&mut self, now: Duration, version: u64, frame: &Downstream) {
+        let bytes = size(frame);
+        self.sent = version;
+        self.bytes += bytes;
+        self.in_flight.push_back(Sent {
+            version,
+            bytes,
+            at: now,
+        });
+    }
+
+    /// Every version up to this one was acknowledged; false where it was never sent.
+    pub(super) fn ack(&mut self, version: u64) -> bool {
+        while let Some(first) = self.in_flight.front().filter(|first| first.version <= version) {
+            self.bytes -= first.bytes;
+            self.in_flight.pop_front();
+        }
+        if self.in_flight.is_empty() {
+            // An idle connection keeps no memory of a busy time.
+            self.in_flight = VecDeque::new();
+        }
+        version <= self.sent
+    }
+
+    /// When the wait for the oldest acknowledgement is over.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.in_flight.front().map(|sent| sent.at + limits::ACK_TIMEOUT)
+    }
+}
+
+/// What a frame costs of the window, in bytes: its content, as the node counts it.
+fn size(frame: &Downstream) -> usize {
+    match frame {
+        Downstream::Put { object, .. } => object.body.json().len(),
+        Downstream::PutCredential { credential, .. } => credential.size(),
+        _ => 0,
+    }
+}
