@@ -1,39 +1,111 @@
 //! The API server: storage, verbs, watches, server-side apply, faults.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Body;
-use http::{Request, Response, StatusCode};
+use http::Request;
+use jiff::Timestamp;
 
+mod builtin;
+mod clock;
+mod crd;
 mod faults;
+mod field_error;
+mod ids;
+mod lifecycle;
 mod log;
+mod negotiate;
+mod object;
+mod options;
+mod registry;
 mod request;
+mod resource;
+mod respond;
+mod selector;
+mod serve;
+mod state;
+mod status;
+mod store;
+mod verbs;
+mod watch;
 
+pub use clock::Clock;
 pub use faults::{Fault, FaultHandle, Faults, Match};
+pub use field_error::{FieldError, FieldErrorKind};
 pub use log::{LogEntry, Mark, RequestLog};
 pub use request::{RequestInfo, Verb};
+pub use resource::{Generation, Resource, ScalePaths};
+
+/// Who asks where nobody says so.
+const ADMIN: &str = "system:admin";
 
 /// An API server in memory. Clones are cheap and share it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ApiServer {
     inner: Arc<Inner>,
 }
 
-#[derive(Default)]
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What uids and generated names are made from.
+    pub seed: u64,
+    /// The time when the server starts. From there it follows tokio's clock.
+    pub start: Timestamp,
+    /// Changes kept per resource; a watch from before is answered 410.
+    pub window: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            start: Timestamp::now(),
+            window: 10_000,
+        }
+    }
+}
+
 struct Inner {
+    state: Mutex<state::State>,
     faults: Faults,
     log: RequestLog,
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, state::State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ApiServer {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl ApiServer {
     /// A server with the namespaces `default` and `kube-system` and the built-in resources.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_options(&Options::default())
+    }
+
+    /// The same, set up otherwise.
+    pub fn with_options(options: &Options) -> Self {
+        let clock = Clock::starting_at(options.start);
+        let state = Mutex::new(state::State::new(clock, options.seed, options.window));
+        Self {
+            inner: Arc::new(Inner {
+                state,
+                faults: Faults::default(),
+                log: RequestLog::default(),
+            }),
+        }
     }
 
     /// A client of this server, without a network, as user `system:admin`.
     pub fn client(&self) -> kube::Client {
-        self.client_as("system:admin")
+        self.client_as(ADMIN)
     }
 
     /// The same with an identity that faults and the request log can match.
@@ -51,7 +123,8 @@ impl ApiServer {
         let server = self.clone();
         axum::Router::new().fallback(move |request: Request<Body>| {
             let server = server.clone();
-            async move { server.serve("system:admin", request).await }
+            let user = asking(request.headers());
+            async move { server.serve(&user, request).await }
         })
     }
 
@@ -65,10 +138,25 @@ impl ApiServer {
         &self.inner.log
     }
 
-    #[expect(clippy::unused_async, reason = "the body is read here once verbs are served")]
-    async fn serve(&self, _user: &str, _request: Request<Body>) -> Response<Body> {
-        let mut response = Response::new(Body::from("404 page not found\n"));
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        response
+    /// The server's clock.
+    pub fn clock(&self) -> Clock {
+        self.inner.lock().clock
     }
+
+    /// The revision of the last change.
+    pub fn revision(&self) -> u64 {
+        self.inner.lock().store.revision()
+    }
+
+    /// Forgets all history, as etcd does now and then: whoever comes back with an older revision is answered 410.
+    pub fn compact(&self) {
+        self.inner.lock().store.compact();
+    }
+}
+
+/// Who sent a request over HTTP.
+fn asking(headers: &http::HeaderMap) -> String {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let token = header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    header("impersonate-user").or(token).unwrap_or(ADMIN).to_owned()
 }

@@ -1,6 +1,8 @@
-//! What a request asks: verb, resource, object, query. Read from the path and the query, before anything is looked up.
+//! What a request asks: verb, resource, object. Read from method, path and query, before anything is looked up.
 
 use std::fmt;
+
+use http::Method;
 
 /// What is to be done, in the words of Kubernetes' authorisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,4 +75,103 @@ pub struct RequestInfo {
     pub name: String,
     /// True with `dryRun=All`: nothing is stored.
     pub dry_run: bool,
+}
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// To a resource.
+    Resource(Box<RequestInfo>),
+    /// Anywhere else: discovery, health, and what does not exist.
+    Other,
+}
+
+/// Reads method and path. `watching` is what the query says about it.
+pub(super) fn route(method: &Method, path: &str, watching: bool) -> Route {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return Route::Other,
+    };
+    let (namespace, rest) = match rest {
+        // `namespaces/x`, `namespaces/x/status` and `namespaces/x/finalize` are about the namespace itself.
+        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", rest),
+        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+        _ => ("", rest),
+    };
+    let (resource, name, subresource) = match rest {
+        [resource] => (*resource, "", ""),
+        [resource, name] => (*resource, *name, ""),
+        [resource, name, subresource] => (*resource, *name, *subresource),
+        _ => return Route::Other,
+    };
+    let verb = match (method, name.is_empty()) {
+        (&Method::GET | &Method::HEAD, true) if watching => Verb::Watch,
+        (&Method::GET | &Method::HEAD, true) => Verb::List,
+        (&Method::GET | &Method::HEAD, false) => Verb::Get,
+        (&Method::POST, _) => Verb::Create,
+        (&Method::PUT, _) => Verb::Update,
+        (&Method::PATCH, _) => Verb::Patch,
+        (&Method::DELETE, true) => Verb::DeleteCollection,
+        (&Method::DELETE, false) => Verb::Delete,
+        _ => return Route::Other,
+    };
+    Route::Resource(Box::new(RequestInfo {
+        user: String::new(),
+        verb,
+        apply: false,
+        group: group.to_owned(),
+        version: version.to_owned(),
+        resource: resource.to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        dry_run: false,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: &Method, path: &str) -> String {
+        match route(method, path, false) {
+            Route::Other => "other".into(),
+            Route::Resource(r) => format!(
+                "{} {}/{} {}/{} {}/{}",
+                r.verb, r.group, r.version, r.resource, r.subresource, r.namespace, r.name
+            ),
+        }
+    }
+
+    #[test]
+    fn paths() {
+        for (method, path, wanted) in [
+            (Method::GET, "/api/v1/pods", "list /v1 pods/ /"),
+            (Method::GET, "/api/v1/namespaces", "list /v1 namespaces/ /"),
+            (Method::GET, "/api/v1/namespaces/a", "get /v1 namespaces/ /a"),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/a/finalize",
+                "update /v1 namespaces/finalize /a",
+            ),
+            (Method::POST, "/api/v1/namespaces/a/pods", "create /v1 pods/ a/"),
+            (
+                Method::PATCH,
+                "/apis/apps/v1/namespaces/a/deployments/d/scale",
+                "patch apps/v1 deployments/scale a/d",
+            ),
+            (
+                Method::DELETE,
+                "/apis/apps/v1/namespaces/a/deployments",
+                "deletecollection apps/v1 deployments/ a/",
+            ),
+            (Method::GET, "/apis/apps/v1", "other"),
+            (Method::GET, "/api", "other"),
+            (Method::GET, "/version", "other"),
+        ] {
+            assert_eq!(read(&method, path), wanted, "{path}");
+        }
+    }
 }

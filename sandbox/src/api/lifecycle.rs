@@ -1,0 +1,156 @@
+//! What follows from a write without anyone asking: definitions are served, and namespaces and definitions that are on
+//! their way out take their content along.
+//!
+//! In Kubernetes controllers do this a moment later; here it is done before the request is answered.
+
+use serde_json::Value;
+
+use super::{
+    crd::{self, CLEANUP},
+    object::{finalizers, is_terminating, map, set_meta},
+    options::DeleteOptions,
+    request::{RequestInfo, Verb},
+    resource::Resource,
+    state::{Call, State},
+    store::Key,
+};
+
+/// The table of namespaces.
+const NAMESPACES: &str = "namespaces.";
+
+impl State {
+    /// Does what a write to an object of a resource entails.
+    pub(super) fn follow_up(&mut self, call: &Call<'_>, name: &str) {
+        if &**call.table() == crd::TABLE {
+            self.establish(name);
+            self.empty_definition(name);
+        } else if &**call.table() == NAMESPACES {
+            self.empty_namespace(name);
+        } else if matches!(
+            call.request.verb,
+            Verb::Delete | Verb::DeleteCollection | Verb::Update | Verb::Patch
+        ) {
+            self.empty_namespace(&call.request.namespace);
+            if call.resource.custom {
+                let definition = format!("{}.{}", call.resource.plural, call.resource.group);
+                self.empty_definition(&definition);
+            }
+        }
+    }
+
+    fn empty_namespace(&mut self, name: &str) {
+        let key = Key::new("", name);
+        let Some(namespace) = self.store.get(NAMESPACES, &key).cloned() else {
+            return;
+        };
+        if !is_terminating(&namespace.value) {
+            return;
+        }
+        let resources: Vec<_> = self
+            .registry
+            .iter()
+            .filter(|resource| resource.namespaced)
+            .map(|resource| (**resource).clone())
+            .collect();
+        for resource in &resources {
+            self.delete_all(resource, Some(name));
+        }
+        let content = resources
+            .iter()
+            .any(|resource| self.store.list(&resource.table, Some(name), None).next().is_some());
+        let spec = namespace
+            .value
+            .get("spec")
+            .and_then(|spec| spec.get("finalizers"))
+            .and_then(Value::as_array);
+        let foreign = spec.into_iter().flatten().any(|finalizer| finalizer != "kubernetes");
+        if !content && !foreign && finalizers(&namespace.value).is_empty() {
+            self.store.remove(&NAMESPACES.into(), &key);
+        }
+    }
+
+    fn empty_definition(&mut self, name: &str) {
+        let key = Key::new("", name);
+        let Some(definition) = self.store.get(crd::TABLE, &key).cloned() else {
+            return;
+        };
+        let mut kept = finalizers(&definition.value);
+        if !is_terminating(&definition.value) || !kept.iter().any(|finalizer| finalizer == CLEANUP) {
+            return;
+        }
+        let resources = crd::resources(&definition.value);
+        if let Some(resource) = resources.first() {
+            self.delete_all(resource, None);
+            if self.store.list(&resource.table, None, None).next().is_some() {
+                return;
+            }
+        }
+        kept.retain(|finalizer| finalizer != CLEANUP);
+        for resource in resources {
+            self.registry.remove(&resource.group, &resource.plural);
+            self.hang_up(&resource.table);
+        }
+        if kept.is_empty() {
+            self.store.remove(&crd::TABLE.into(), &key);
+        } else {
+            let mut definition = definition.value.clone();
+            set_meta(&mut definition, "finalizers", Some(kept.into()));
+            self.store.put(&crd::TABLE.into(), key, definition);
+        }
+    }
+
+    /// Asks all objects of a resource to go.
+    fn delete_all(&mut self, resource: &Resource, namespace: Option<&str>) {
+        let keys: Vec<Key> = self
+            .store
+            .list(&resource.table, namespace, None)
+            .filter(|(_, object)| !is_terminating(&object.value))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            let request = RequestInfo {
+                user: "system:apiserver".into(),
+                verb: Verb::Delete,
+                apply: false,
+                group: resource.group.clone(),
+                version: resource.version.clone(),
+                resource: resource.plural.clone(),
+                subresource: String::new(),
+                namespace: key.namespace,
+                name: key.name,
+                dry_run: false,
+            };
+            // What cannot go now goes when its finalizers are gone; that write comes by here again.
+            let _ = self.delete(
+                &Call {
+                    resource,
+                    request: &request,
+                },
+                &DeleteOptions::default(),
+            );
+        }
+    }
+}
+
+/// What the deletion of a namespace or a definition adds to the object, beside the usual marks.
+pub(super) fn mark_for_emptying(table: &str, object: &mut Value, now: Value) {
+    if table == NAMESPACES {
+        super::object::child(map(object), "status").insert("phase".into(), "Terminating".into());
+    } else if table == crd::TABLE {
+        let mut kept = finalizers(object);
+        if !kept.iter().any(|finalizer| finalizer == CLEANUP) {
+            kept.push(CLEANUP.into());
+        }
+        set_meta(object, "finalizers", Some(kept.into()));
+        let why = (
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        );
+        crd::set_condition(object, "Terminating", "True", why, now);
+    }
+}
+
+/// Whether an object is emptied before it goes.
+pub(super) fn is_emptied(table: &str) -> bool {
+    table == NAMESPACES || table == crd::TABLE
+}

@@ -1,0 +1,73 @@
+//! What shape the client wants: whole objects, or their metadata alone.
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::object::map;
+
+/// The shape of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// Objects as they are.
+    Whole,
+    /// `PartialObjectMetadata`.
+    Metadata,
+}
+
+/// Reads the `Accept` header; `None` if nothing that it lists can be served.
+pub(super) fn view(headers: &HeaderMap) -> Option<View> {
+    let accept = headers
+        .get(http::header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("*/*");
+    accept.split(',').find_map(|media_type| {
+        let mut parts = media_type.split(';').map(str::trim);
+        if !matches!(parts.next()?, "application/json" | "application/*" | "*/*" | "") {
+            return None;
+        }
+        match parts.find_map(|part| part.strip_prefix("as=")) {
+            None => Some(View::Whole),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(View::Metadata),
+            Some(_) => None,
+        }
+    })
+}
+
+/// An object's metadata, as an object of its own.
+pub(super) fn partial(object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+/// An object stored as one version, told as another whose content is the same.
+pub(super) fn with_version(object: &Value, api_version: &str) -> Value {
+    let mut object = object.clone();
+    map(&mut object).insert("apiVersion".into(), api_version.into());
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_the_first_that_it_can_serve() {
+        for (accept, wanted) in [
+            ("application/json", Some(View::Whole)),
+            ("*/*", Some(View::Whole)),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Some(View::Whole),
+            ),
+            (
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+                Some(View::Metadata),
+            ),
+            ("application/vnd.kubernetes.protobuf", None),
+        ] {
+            let headers = [(http::header::ACCEPT, accept.parse().unwrap())].into_iter().collect();
+            assert_eq!(view(&headers), wanted, "{accept}");
+        }
+        assert_eq!(view(&HeaderMap::new()), Some(View::Whole));
+    }
+}

@@ -1,0 +1,100 @@
+//! Turns what a verb answered into an HTTP response.
+
+use axum::body::Body;
+use bytes::{BufMut, BytesMut};
+use http::{Response, StatusCode, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+
+use super::{
+    negotiate::{View, partial, with_version},
+    resource::Resource,
+    state::Reply,
+    status::ApiError,
+    store::Object,
+};
+
+/// The page that Kubernetes shows for paths that lead nowhere.
+pub(super) fn page_not_found() -> Response<Body> {
+    let mut response = Response::new(Body::from("404 page not found\n"));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        http::HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    response
+}
+
+/// JSON with a status.
+pub(super) fn json(code: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = code;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A failure.
+pub(super) fn error(error: &ApiError) -> Response<Body> {
+    let mut response = json(error.code, error.to_status().to_string());
+    if let Some(seconds) = error.retry_after() {
+        response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// What a verb answered, in the shape that the client wants.
+pub(super) fn reply(resource: &Resource, view: View, reply: Reply) -> Response<Body> {
+    match reply {
+        Reply::Plain { code, body } => json(code, body.to_string()),
+        Reply::Object { code, object, warnings } => {
+            let mut response = json(code, one(resource, view, &object));
+            for warning in warnings {
+                // The code of warnings that have none of their own.
+                if let Ok(value) = format!("299 - {warning:?}").parse() {
+                    response.headers_mut().append(http::header::WARNING, value);
+                }
+            }
+            response
+        }
+        Reply::List {
+            items,
+            revision,
+            token,
+            remaining,
+        } => {
+            let mut metadata = json!({"resourceVersion": revision.to_string()});
+            if let Some(fields) = metadata.as_object_mut() {
+                fields.extend(token.map(|token| ("continue".to_owned(), Value::from(token))));
+                fields.extend(remaining.map(|count| ("remainingItemCount".to_owned(), Value::from(count))));
+            }
+            let (kind, api_version) = match view {
+                View::Whole => (resource.list_kind.as_str(), resource.api_version()),
+                View::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
+            };
+            let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}).to_string();
+            let mut out = BytesMut::new();
+            out.put_slice(head.trim_end_matches('}').as_bytes());
+            // The metadata's own brace was cut off too.
+            out.put_slice(b"},\"items\":[");
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.put_u8(b',');
+                }
+                out.put_slice(&one(resource, view, item));
+            }
+            out.put_slice(b"]}");
+            json(StatusCode::OK, out.freeze())
+        }
+    }
+}
+
+fn one(resource: &Resource, view: View, object: &Object) -> bytes::Bytes {
+    match view {
+        View::Metadata => partial(&object.value).to_string().into(),
+        View::Whole if resource.api_version() != resource.storage_version => {
+            with_version(&object.value, &resource.api_version()).to_string().into()
+        }
+        View::Whole => object.json(),
+    }
+}

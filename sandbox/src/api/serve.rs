@@ -1,0 +1,268 @@
+//! One HTTP request: read, logged, hit by faults or not, carried out, answered.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream;
+use http::{Request, Response, header::CONTENT_TYPE, request::Parts};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+
+use super::{
+    ApiServer, Inner,
+    faults::{Fault, Hit},
+    negotiate::{self, View},
+    object::meta,
+    options::{DeleteOptions, ListOptions, Query, WriteOptions},
+    request::{RequestInfo, Route, Verb, route},
+    resource::Resource,
+    respond,
+    state::{Call, Reply},
+    status::{ApiError, MODIFIED},
+    verbs::PatchKind,
+    watch::{Watcher, error_event},
+};
+
+/// The largest body that is taken, in bytes.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// A request that was read.
+struct Incoming {
+    request: RequestInfo,
+    query: Query,
+    parts: Parts,
+    body: Bytes,
+}
+
+impl Incoming {
+    fn header(&self, name: http::header::HeaderName) -> &str {
+        self.parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+
+    fn media_type(&self) -> &str {
+        self.header(CONTENT_TYPE).split(';').next().unwrap_or_default().trim()
+    }
+
+    /// The body as an object. JSON is YAML too, but is told apart for the sake of speed.
+    fn object(&self) -> Result<Value, ApiError> {
+        if let Ok(value) = serde_json::from_slice(&self.body) {
+            return Ok(value);
+        }
+        let text = std::str::from_utf8(&self.body)
+            .map_err(|error| ApiError::bad_request(format!("the body is not UTF-8: {error}")))?;
+        serde_saphyr::from_str(text)
+            .map_err(|error| ApiError::bad_request(format!("the body is neither JSON nor YAML: {error}")))
+    }
+}
+
+impl ApiServer {
+    pub(super) async fn serve(&self, user: &str, request: Request<Body>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let Route::Resource(mut request) = route(&parts.method, parts.uri.path(), query.flag("watch")) else {
+            return respond::page_not_found();
+        };
+        user.clone_into(&mut request.user);
+        let body = match Limited::new(body, BODY_LIMIT).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => return respond::error(&ApiError::too_large(BODY_LIMIT)),
+            Err(error) => return respond::error(&ApiError::bad_request(format!("the body broke off: {error}"))),
+        };
+        let mut incoming = Incoming {
+            request: *request,
+            query,
+            parts,
+            body,
+        };
+        complete(&mut incoming);
+        let at = self.inner.lock().clock.now();
+        let sequence = self.inner.log.push(at, incoming.request.clone());
+        let response = self.with_faults(&incoming).await;
+        self.inner.log.answered(sequence, response.status().as_u16());
+        response
+    }
+
+    async fn with_faults(&self, incoming: &Incoming) -> Response<Body> {
+        let mut other = None;
+        for hit in self.inner.faults.hits(&incoming.request) {
+            if let Fault::Latency(delay) = hit.fault {
+                hit.reached();
+                tokio::time::sleep(delay).await;
+            } else {
+                other = Some(hit);
+            }
+        }
+        let Some(hit) = other else {
+            return self.answer(incoming, None);
+        };
+        let what = super::status::GroupResource {
+            group: incoming.request.group.clone(),
+            resource: incoming.request.resource.clone(),
+        };
+        let error = match hit.fault {
+            Fault::Conflict => ApiError::conflict(&what, &incoming.request.name, MODIFIED),
+            Fault::TooManyRequests { retry_after } => ApiError::too_many_requests(
+                "the server has received too many requests and has asked us to try again later",
+                retry_after,
+            ),
+            Fault::InternalError => ApiError::internal("injected fault"),
+            Fault::Timeout { applied } => {
+                if applied {
+                    self.answer(incoming, None);
+                }
+                ApiError::timeout()
+            }
+            Fault::Crash { applied } => {
+                if applied {
+                    self.answer(incoming, None);
+                }
+                hit.reached();
+                return std::future::pending().await;
+            }
+            Fault::DropWatch { .. } | Fault::ExpireWatch | Fault::Stale { .. } | Fault::Latency(_) => {
+                let response = self.answer(incoming, Some(&hit));
+                hit.reached();
+                return response;
+            }
+        };
+        hit.reached();
+        respond::error(&error)
+    }
+
+    /// Carries a request out. Synchronous, so that a caller who is dropped was either served or not.
+    fn answer(&self, incoming: &Incoming, hit: Option<&Hit>) -> Response<Body> {
+        let found = self.inner.lock().resource(&incoming.request);
+        let Some(resource) = found else {
+            return respond::page_not_found();
+        };
+        let Some(view) = negotiate::view(&incoming.parts.headers) else {
+            let accepted = [
+                "application/json",
+                "application/yaml",
+                "application/vnd.kubernetes.protobuf",
+            ];
+            return respond::error(&ApiError::not_acceptable(&accepted));
+        };
+        if incoming.request.verb == Verb::Watch {
+            return self.watch(incoming, &resource, view, hit);
+        }
+        match self.inner.perform(incoming, &resource, hit) {
+            Ok(reply) => respond::reply(&resource, view, reply),
+            Err(error) => respond::error(&error),
+        }
+    }
+
+    fn watch(&self, incoming: &Incoming, resource: &Arc<Resource>, view: View, hit: Option<&Hit>) -> Response<Body> {
+        let options = match ListOptions::parse(&incoming.query, true) {
+            Ok(options) => options,
+            Err(error) => return respond::error(&error),
+        };
+        let fault = hit.map(|hit| &hit.fault);
+        if fault == Some(&Fault::ExpireWatch) {
+            let event = error_event(&ApiError::expired("too old resource version: 1 (2)"));
+            return respond::json(http::StatusCode::OK, event);
+        }
+        let namespace = &incoming.request.namespace;
+        let mut watcher = Watcher::open(&self.inner, &mut self.inner.lock(), resource, namespace, options, view);
+        if let Some(Fault::DropWatch { after }) = fault {
+            watcher.end_after(*after);
+        }
+        let events = stream::unfold(watcher, |mut watcher| async move {
+            let events = watcher.next().await?;
+            Some((Ok::<_, std::convert::Infallible>(events), watcher))
+        });
+        respond::json(http::StatusCode::OK, Body::from_stream(events))
+    }
+}
+
+impl Inner {
+    fn perform(&self, incoming: &Incoming, resource: &Resource, hit: Option<&Hit>) -> Result<Reply, ApiError> {
+        let Incoming { request, query, .. } = incoming;
+        let call = Call { resource, request };
+        let mut state = self.lock();
+        let write = || WriteOptions::parse(query, incoming.header(http::header::USER_AGENT));
+        let stale = match hit.map(|hit| &hit.fault) {
+            Some(Fault::Stale { revisions }) => Some(*revisions),
+            _ => None,
+        };
+        let reply = match request.verb {
+            Verb::Get => {
+                let options = ListOptions::parse(query, false)?;
+                match stale {
+                    Some(revisions) => state.get_stale(&call, revisions),
+                    None => state.get(&call, options.revision),
+                }
+            }
+            Verb::List | Verb::Watch => {
+                let options = ListOptions::parse(query, false)?;
+                match stale {
+                    Some(revisions) => state.list_stale(&call, &options, revisions),
+                    None => state.list(&call, &options),
+                }
+            }
+            Verb::Create => state.create(&call, incoming.object()?, &write()?),
+            Verb::Update => state.update(&call, incoming.object()?, &write()?),
+            Verb::Patch => {
+                let kind = PatchKind::of(incoming.media_type()).ok_or_else(|| {
+                    ApiError::unsupported_media_type(&[
+                        "application/json-patch+json",
+                        "application/merge-patch+json",
+                        "application/apply-patch+yaml",
+                    ])
+                })?;
+                state.patch(&call, kind, incoming.object()?, &write()?)
+            }
+            Verb::Delete | Verb::DeleteCollection => {
+                let body = if incoming.body.is_empty() {
+                    None
+                } else {
+                    Some(incoming.object()?)
+                };
+                let options = DeleteOptions::parse(query, body.as_ref())?;
+                if request.verb == Verb::Delete {
+                    state.delete(&call, &options)
+                } else {
+                    state.delete_collection(&call, &ListOptions::parse(query, false)?, &options)
+                }
+            }
+        };
+        if request.verb.is_mutating() && reply.is_ok() {
+            let name = match &reply {
+                Ok(Reply::Object { object, .. }) => meta(&object.value, "name").to_owned(),
+                _ => request.name.clone(),
+            };
+            state.follow_up(&call, &name);
+        }
+        state.wake();
+        reply
+    }
+}
+
+/// Fills in what faults and the log want to know beyond the path.
+fn complete(incoming: &mut Incoming) {
+    let apply = PatchKind::of(incoming.media_type()) == Some(PatchKind::Apply);
+    let mut dry_run = incoming.query.get("dryRun").is_some();
+    let mut name = None;
+    match incoming.request.verb {
+        Verb::Create => name = incoming.object().ok().map(|object| meta(&object, "name").to_owned()),
+        Verb::Delete | Verb::DeleteCollection if !incoming.body.is_empty() => {
+            let listed = incoming
+                .object()
+                .ok()
+                .and_then(|body| Some(!body.get("dryRun")?.as_array()?.is_empty()));
+            dry_run |= listed == Some(true);
+        }
+        _ => {}
+    }
+    let request = &mut incoming.request;
+    request.apply = apply && request.verb == Verb::Patch;
+    request.dry_run = dry_run;
+    if let Some(name) = name {
+        request.name = name;
+    }
+}

@@ -1,0 +1,166 @@
+//! The server's state, and what the verbs share. Synchronous: one request at a time, under one lock.
+
+use std::{collections::HashMap, sync::Arc};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{
+    clock::Clock,
+    ids::Ids,
+    object::meta,
+    registry::Registry,
+    request::RequestInfo,
+    resource::Resource,
+    status::{ApiError, GroupResource},
+    store::{Key, Object, Store, TableName},
+    watch::{GONE, Signal},
+};
+
+/// What a verb answers.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// One object.
+    Object {
+        code: StatusCode,
+        object: Arc<Object>,
+        warnings: Vec<String>,
+    },
+    /// A collection.
+    List {
+        items: Vec<Arc<Object>>,
+        revision: u64,
+        token: Option<String>,
+        remaining: Option<usize>,
+    },
+    /// A `Status`, or another object that is not stored.
+    Plain { code: StatusCode, body: Value },
+}
+
+impl Reply {
+    pub(super) fn ok(object: Arc<Object>) -> Self {
+        Self::Object {
+            code: StatusCode::OK,
+            object,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Everything that the server remembers.
+pub(super) struct State {
+    pub(super) store: Store,
+    pub(super) registry: Registry,
+    pub(super) ids: Ids,
+    pub(super) clock: Clock,
+    /// Wakes the watches of a table.
+    signals: HashMap<TableName, watch::Sender<Signal>>,
+}
+
+/// One request, its resource found.
+pub(super) struct Call<'a> {
+    pub(super) resource: &'a Resource,
+    pub(super) request: &'a RequestInfo,
+}
+
+impl Call<'_> {
+    pub(super) fn key(&self) -> Key {
+        Key::new(self.request.namespace.as_str(), self.request.name.as_str())
+    }
+
+    pub(super) fn table(&self) -> &TableName {
+        &self.resource.table
+    }
+
+    pub(super) fn not_found(&self, name: &str) -> ApiError {
+        ApiError::not_found(&self.resource.name(), name)
+    }
+}
+
+impl State {
+    pub(super) fn new(clock: Clock, seed: u64, window: usize) -> Self {
+        let mut state = Self {
+            store: Store::new(window),
+            registry: Registry::builtin(),
+            ids: Ids::seeded(seed),
+            clock,
+            signals: HashMap::new(),
+        };
+        for name in ["default", "kube-system"] {
+            state.seed_namespace(name);
+        }
+        state
+    }
+
+    fn seed_namespace(&mut self, name: &str) {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "uid": self.ids.uid(),
+                "creationTimestamp": super::clock::seconds(self.clock.now()),
+                "labels": {"kubernetes.io/metadata.name": name}},
+            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+        });
+        self.store.put(&"namespaces.".into(), Key::new("", name), namespace);
+    }
+
+    /// What wakes a watch of this table.
+    pub(super) fn signal(&mut self, table: &TableName) -> watch::Receiver<Signal> {
+        self.signals
+            .entry(table.clone())
+            .or_insert_with(|| watch::channel(0).0)
+            .subscribe()
+    }
+
+    /// Wakes the watches of the tables that were written.
+    pub(super) fn wake(&mut self) {
+        let revision = self.store.revision();
+        for table in self.store.take_touched() {
+            if let Some(signal) = self.signals.get(&table) {
+                signal.send_replace(revision);
+            }
+        }
+    }
+
+    /// Ends the watches of a table.
+    pub(super) fn hang_up(&mut self, table: &TableName) {
+        if let Some(signal) = self.signals.remove(table) {
+            signal.send_replace(GONE);
+        }
+    }
+
+    /// The resource of a request, or the page that tells that there is none.
+    pub(super) fn resource(&self, request: &RequestInfo) -> Option<Arc<Resource>> {
+        self.registry
+            .get(&request.group, &request.version, &request.resource)
+            .cloned()
+    }
+
+    /// The object of a request.
+    pub(super) fn existing(&self, call: &Call<'_>) -> Result<Arc<Object>, ApiError> {
+        let found = self.store.get(call.table(), &call.key());
+        found.cloned().ok_or_else(|| call.not_found(&call.request.name))
+    }
+
+    /// A namespace takes new objects if it exists and is not on its way out.
+    pub(super) fn check_namespace(&self, call: &Call<'_>, name: &str) -> Result<(), ApiError> {
+        if !call.resource.namespaced {
+            return Ok(());
+        }
+        let namespace = &call.request.namespace;
+        let namespaces = GroupResource {
+            group: String::new(),
+            resource: "namespaces".into(),
+        };
+        let Some(found) = self.store.get("namespaces.", &Key::new("", namespace.as_str())) else {
+            return Err(ApiError::not_found(&namespaces, namespace));
+        };
+        if meta(&found.value, "deletionTimestamp").is_empty() {
+            return Ok(());
+        }
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let cause = json!({"reason": "NamespaceTerminating",
+            "message": format!("namespace {namespace} is being terminated"), "field": "metadata.namespace"});
+        Err(ApiError::forbidden(&call.resource.name(), name, &why).with_detail("causes", json!([cause])))
+    }
+}

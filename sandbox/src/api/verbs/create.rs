@@ -1,0 +1,121 @@
+//! Create.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::api::{
+    clock::seconds,
+    object::{is_terminating, meta, meta_value, set_meta},
+    options::WriteOptions,
+    resource::Generation,
+    state::{Call, Reply, State},
+    status::ApiError,
+    store::{Key, Object},
+};
+
+/// What only the server writes, and what a client that creates an object may not bring along.
+const SERVER_FIELDS: [&str; 6] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "selfLink",
+    "uid",
+];
+
+impl State {
+    pub(in crate::api) fn create(
+        &mut self,
+        call: &Call<'_>,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Reply, ApiError> {
+        self.check_body(call, &mut object)?;
+        if !meta(&object, "resourceVersion").is_empty() {
+            return Err(ApiError::unknown(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        self.check_namespace(call, meta(&object, "name"))?;
+        self.insert(call, object, options)
+    }
+
+    /// Stores a new object, whichever verb it comes from.
+    pub(in crate::api) fn insert(
+        &mut self,
+        call: &Call<'_>,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Reply, ApiError> {
+        for field in SERVER_FIELDS {
+            set_meta(&mut object, field, None);
+        }
+        set_meta(&mut object, "uid", Some(self.ids.uid().into()));
+        set_meta(&mut object, "creationTimestamp", Some(seconds(self.clock.now())));
+        if meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty() {
+            let name = self.ids.name(meta(&object, "generateName"));
+            set_meta(&mut object, "name", Some(name.into()));
+        }
+        if call.resource.namespaced {
+            set_meta(&mut object, "namespace", Some(call.request.namespace.as_str().into()));
+        }
+        if call.resource.generation != Generation::None {
+            set_meta(&mut object, "generation", Some(json!(1)));
+        }
+        let key = Key::new(meta(&object, "namespace"), meta(&object, "name"));
+        if let Some(existing) = self.store.get(call.table(), &key) {
+            let mut error = ApiError::already_exists(&call.resource.name(), &key.name);
+            if is_terminating(&existing.value) {
+                error.message = format!("object is being deleted: {}", error.message);
+            }
+            return Err(error);
+        }
+        let object = if options.dry_run {
+            set_meta(&mut object, "resourceVersion", None);
+            Object::detached(object, self.store.revision())
+        } else {
+            self.store.put(call.table(), key, object)
+        };
+        Ok(Reply::Object {
+            code: StatusCode::CREATED,
+            object,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// The body is an object of the request's resource and namespace.
+    pub(in crate::api) fn check_body(&self, call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
+        let resource = call.resource;
+        if !object.is_object() {
+            return Err(ApiError::bad_request("the body of the request must be a JSON object"));
+        }
+        let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        let wanted = resource.api_version();
+        if !version.is_empty() && version != wanted {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({version}) does not match the expected API version ({wanted})"
+            )));
+        }
+        if !kind.is_empty() && kind != resource.kind {
+            return Err(ApiError::bad_request(format!(
+                "the kind in the data ({kind}) does not match the expected kind ({})",
+                resource.kind
+            )));
+        }
+        if let Some(namespace) = meta_value(object, "namespace").and_then(Value::as_str)
+            && !namespace.is_empty()
+            && resource.namespaced
+            && namespace != call.request.namespace
+        {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("apiVersion".into(), wanted.into());
+            fields.insert("kind".into(), resource.kind.clone().into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Get and list, with selectors, paging and reads of past revisions.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use crate::api::{
+    options::{ListOptions, RevisionMatch},
+    state::{Call, Reply, State},
+    status::ApiError,
+    store::{Expired, Key},
+};
+
+/// What clients are told whose pages outlive the history.
+const TOKEN_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
+
+impl State {
+    pub(in crate::api) fn get(&self, call: &Call<'_>, revision: Option<u64>) -> Result<Reply, ApiError> {
+        self.check_revision(revision)?;
+        self.existing(call).map(Reply::ok)
+    }
+
+    /// The object as it was so many revisions ago, as a lagging cache would give it.
+    pub(in crate::api) fn get_stale(&self, call: &Call<'_>, revisions: u64) -> Result<Reply, ApiError> {
+        let past = self.past(call, revisions)?;
+        let found = past.get(&call.key()).cloned();
+        found.map(Reply::ok).ok_or_else(|| call.not_found(&call.request.name))
+    }
+
+    pub(in crate::api) fn list(&self, call: &Call<'_>, options: &ListOptions) -> Result<Reply, ApiError> {
+        let revision = options.revision.unwrap_or(0);
+        if let Some(token) = &options.token {
+            let (revision, start) = decode_token(token)?;
+            return self
+                .list_page(call, options, revision, Some(&start))
+                .map_err(|_| ApiError::expired(TOKEN_EXPIRED));
+        }
+        self.check_revision(options.revision)?;
+        if options.matching == Some(RevisionMatch::Exact) {
+            return self
+                .list_page(call, options, revision, None)
+                .map_err(|e| ApiError::expired(e.to_string()));
+        }
+        let page = self.list_page(call, options, self.store.revision(), None);
+        page.map_err(|e| ApiError::expired(e.to_string()))
+    }
+
+    /// The collection as it was so many revisions ago.
+    pub(in crate::api) fn list_stale(
+        &self,
+        call: &Call<'_>,
+        options: &ListOptions,
+        revisions: u64,
+    ) -> Result<Reply, ApiError> {
+        let revision = self
+            .store
+            .revision()
+            .saturating_sub(revisions)
+            .max(self.store.oldest(call.table()));
+        self.list_page(call, options, revision, None)
+            .map_err(|e| ApiError::expired(e.to_string()))
+    }
+
+    fn past(
+        &self,
+        call: &Call<'_>,
+        revisions: u64,
+    ) -> Result<std::collections::BTreeMap<Key, std::sync::Arc<crate::api::store::Object>>, ApiError> {
+        let revision = self
+            .store
+            .revision()
+            .saturating_sub(revisions)
+            .max(self.store.oldest(call.table()));
+        self.store
+            .list_at(call.table(), revision)
+            .map_err(|e| ApiError::expired(e.to_string()))
+    }
+
+    fn check_revision(&self, revision: Option<u64>) -> Result<(), ApiError> {
+        match revision {
+            Some(asked) if asked > self.store.revision() => {
+                Err(ApiError::too_large_revision(asked, self.store.revision()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn list_page(
+        &self,
+        call: &Call<'_>,
+        options: &ListOptions,
+        revision: u64,
+        after: Option<&Key>,
+    ) -> Result<Reply, Expired> {
+        let namespace = Some(call.request.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        let past = if self.store.changed(call.table()) > revision {
+            Some(self.store.list_at(call.table(), revision)?)
+        } else {
+            None
+        };
+        let mut found: Box<dyn Iterator<Item = _>> = match &past {
+            None => Box::new(self.store.list(call.table(), namespace, after)),
+            Some(past) => Box::new(
+                past.iter()
+                    .filter(move |(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
+                    .filter(move |(key, _)| after.is_none_or(|after| *key > after)),
+            ),
+        };
+        let mut items = Vec::new();
+        let mut last = None;
+        let limit = options.limit.unwrap_or(usize::MAX);
+        for (key, object) in found.by_ref() {
+            if !options.labels.matches(&object.value) || !options.fields.matches(&object.value) {
+                continue;
+            }
+            items.push(object.clone());
+            last = Some(key);
+            if items.len() == limit {
+                break;
+            }
+        }
+        let rest = if items.len() == limit { found.count() } else { 0 };
+        let token = last.filter(|_| rest > 0).map(|key| encode_token(revision, key));
+        // With a selector the server cannot know how many of the rest fit.
+        let selected = !options.labels.is_empty() || !options.fields.is_empty();
+        let remaining = (rest > 0 && !selected).then_some(rest);
+        Ok(Reply::List {
+            items,
+            revision,
+            token,
+            remaining,
+        })
+    }
+}
+
+fn encode_token(revision: u64, key: &Key) -> String {
+    let start = format!("{}/{}", key.namespace, key.name);
+    let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start});
+    URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+fn decode_token(token: &str) -> Result<(u64, Key), ApiError> {
+    let read = || {
+        let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let token: Value = serde_json::from_slice(&bytes).ok()?;
+        let (namespace, name) = token.get("start")?.as_str()?.split_once('/')?;
+        Some((token.get("rv")?.as_u64()?, Key::new(namespace, name)))
+    };
+    read().ok_or_else(|| ApiError::bad_request("continue key is not valid: encoding/json: invalid token"))
+}

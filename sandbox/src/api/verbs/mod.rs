@@ -1,0 +1,9 @@
+//! The verbs, one file each. They decide what is stored and what is answered.
+
+mod create;
+mod delete;
+mod list;
+mod patch;
+mod update;
+
+pub(in crate::api) use patch::PatchKind;

@@ -1,0 +1,138 @@
+//! Update, and the part of every write that changes an existing object.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::{
+    field_error::FieldError,
+    object::{finalizers, map, meta, meta_value, set_meta},
+    options::WriteOptions,
+    resource::{Generation, Resource},
+    state::{Call, Reply, State},
+    status::{ApiError, MODIFIED},
+    store::Object,
+};
+
+impl State {
+    pub(in crate::api) fn update(
+        &mut self,
+        call: &Call<'_>,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Reply, ApiError> {
+        self.check_body(call, &mut object)?;
+        if meta(&object, "name") != call.request.name {
+            let (body, url) = (meta(&object, "name"), &call.request.name);
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({body}) does not match the name on the URL ({url})"
+            )));
+        }
+        let existing = match self.existing(call) {
+            Ok(existing) => existing,
+            Err(_) if call.resource.create_on_update && call.request.subresource.is_empty() => {
+                self.check_namespace(call, &call.request.name)?;
+                return self.insert(call, object, options);
+            }
+            Err(error) => return Err(error),
+        };
+        let revision = meta(&object, "resourceVersion");
+        if (revision.is_empty() || revision == "0") && !call.resource.unconditional_update {
+            let mut kind = call.resource.name();
+            kind.resource.clone_from(&call.resource.plural);
+            let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            return Err(ApiError::invalid(&kind, &call.request.name, &[error]));
+        }
+        self.replace(call, &existing, object, options)
+    }
+
+    /// Puts `new` in the place of `old`: preconditions, what the endpoint may write, generation, storage.
+    pub(in crate::api) fn replace(
+        &mut self,
+        call: &Call<'_>,
+        old: &Arc<Object>,
+        mut new: Value,
+        options: &WriteOptions,
+    ) -> Result<Reply, ApiError> {
+        let (resource, name) = (call.resource, &call.request.name);
+        let (uid, old_uid) = (meta(&new, "uid"), meta(&old.value, "uid"));
+        if !uid.is_empty() && uid != old_uid {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+            return Err(ApiError::conflict(&resource.name(), name, &why));
+        }
+        let revision = meta(&new, "resourceVersion");
+        if !revision.is_empty() && revision != "0" && revision != meta(&old.value, "resourceVersion") {
+            return Err(ApiError::conflict(&resource.name(), name, MODIFIED));
+        }
+        restrict(call, &old.value, &mut new);
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "resourceVersion",
+        ] {
+            set_meta(&mut new, field, meta_value(&old.value, field).cloned());
+        }
+        let generation = next_generation(resource, &old.value, &new);
+        set_meta(&mut new, "generation", generation);
+        if new == old.value {
+            return Ok(Reply::ok(old.clone()));
+        }
+        if options.dry_run {
+            return Ok(Reply::ok(Object::detached(new, old.revision)));
+        }
+        let gone = meta_value(&old.value, "deletionTimestamp").is_some()
+            && finalizers(&new).is_empty()
+            && meta_value(&old.value, "deletionGracePeriodSeconds").is_none_or(|grace| grace == 0);
+        if gone {
+            // Nobody sees the object without its last finalizer: it goes at once.
+            self.store.remove(call.table(), &call.key());
+            return Ok(Reply::ok(Object::detached(new, old.revision)));
+        }
+        Ok(Reply::ok(self.store.put(call.table(), call.key(), new)))
+    }
+}
+
+/// An endpoint writes its own part: `status` the status, the main one everything else.
+fn restrict(call: &Call<'_>, old: &Value, new: &mut Value) {
+    let status = call.request.subresource == "status";
+    if status {
+        // Of the metadata, the status endpoint takes nothing but what tells versions apart.
+        let mut kept = old.clone();
+        let fields = map(&mut kept);
+        match new.get("status") {
+            Some(status) => fields.insert("status".into(), status.clone()),
+            None => fields.shift_remove("status"),
+        };
+        *new = kept;
+    } else if call.resource.status {
+        let fields = map(new);
+        match old.get("status") {
+            Some(status) => fields.insert("status".into(), status.clone()),
+            None => fields.shift_remove("status"),
+        };
+    }
+}
+
+fn next_generation(resource: &Resource, old: &Value, new: &Value) -> Option<Value> {
+    let same = |fields: &[&str]| fields.iter().all(|field| old.get(field) == new.get(field));
+    let content = |object: &Value, leave_out: &[&str]| {
+        let fields = object.as_object().into_iter().flatten();
+        fields
+            .filter(|(field, _)| !leave_out.contains(&field.as_str()))
+            .map(|(field, value)| (field.clone(), value.clone()))
+            .collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let changed = match resource.generation {
+        Generation::None => return meta_value(old, "generation").cloned(),
+        Generation::Spec => !same(&["spec"]),
+        Generation::SpecOrAnnotations => {
+            !same(&["spec"]) || meta_value(old, "annotations") != meta_value(new, "annotations")
+        }
+        Generation::Content => content(old, &["metadata", "status"]) != content(new, &["metadata", "status"]),
+        Generation::All => content(old, &["metadata"]) != content(new, &["metadata"]),
+    };
+    let generation = meta_value(old, "generation").and_then(Value::as_i64).unwrap_or(1);
+    Some(json!(generation + i64::from(changed)))
+}
