@@ -1,1 +1,4 @@
-//! See the package description in `Cargo.toml`.
+//! The local controller of Skerry: the effects on an edge node.
+
+pub mod config;
+pub mod store;

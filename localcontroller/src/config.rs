@@ -1,0 +1,305 @@
+//! The settings of a local controller: Sedna's environment variables, and the same as flags.
+//!
+//! Decides what a valid setting is and says, by the variable's name, what would be right. It reads nothing but what it
+//! is given; [`Args::resolve`] alone looks at `HOSTNAME`.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use clap::{Args as ClapArgs, ValueEnum};
+use skerry_edge::object::is_dns_name;
+use thiserror::Error;
+
+/// Sedna's worker library looks for its local controller on this port.
+const DEFAULT_PORT: u16 = 9100;
+
+/// Where Sedna's chart mounts the host's root.
+const DEFAULT_ROOTFS: &str = "/rootfs";
+
+/// The settings as the command line and the environment have them, not yet checked.
+#[derive(ClapArgs, Clone, Debug, Default)]
+pub struct Args {
+    /// Where the global manager listens for nodes
+    #[arg(long, env = "GM_ADDRESS", value_name = "HOST:PORT")]
+    pub gm_address: Option<String>,
+
+    /// The name of this node in Kubernetes; `HOSTNAME` where it is absent
+    #[arg(long = "node-name", env = "NODENAME", value_name = "NAME")]
+    pub node_name: Option<String>,
+
+    /// The address on which workers are served [default: 0.0.0.0]
+    #[arg(long, env = "BIND_ADDRESS", value_name = "IP")]
+    pub bind_address: Option<String>,
+
+    /// The port on which workers are served [default: 9100]
+    #[arg(long, env = "BIND_PORT", value_name = "PORT")]
+    pub bind_port: Option<String>,
+
+    /// Where the host's root is mounted; empty where this is the host itself [default: /rootfs]
+    #[arg(long, env = "ROOTFS_MOUNT_DIR", value_name = "DIR")]
+    pub rootfs_mount_dir: Option<String>,
+
+    /// How log lines are written
+    #[arg(long, env = "LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The settings of one local controller, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The global manager's `host:port`.
+    pub gm_address: String,
+    /// The node's name.
+    pub node_name: String,
+    /// Where workers are served. Port 0 takes any free one.
+    pub bind: SocketAddr,
+    /// Where the host's root is: every path of the host is looked up under it.
+    pub rootfs: PathBuf,
+}
+
+/// A setting that is missing or wrong.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// There is no default for where the manager is.
+    #[error("GM_ADDRESS (--gm-address) is not set: give the global manager's host:port, such as gm.sedna:9000")]
+    NoManager,
+    /// Not an address that can be dialled.
+    #[error("GM_ADDRESS (--gm-address) is {0:?}: it has to be host:port, such as gm.sedna:9000 or [fd00::1]:9000")]
+    Manager(String),
+    /// Neither variable names the node.
+    #[error("NODENAME (--node-name) is not set, nor is HOSTNAME: give the node's name in Kubernetes")]
+    NoNode,
+    /// Not the name of a node.
+    #[error("{variable} is {value:?}: a node's name has lower-case letters, digits, '-' and '.', at most 253")]
+    Node {
+        /// From which variable it came.
+        variable: &'static str,
+        /// What it was.
+        value: String,
+    },
+    /// Not an address.
+    #[error("BIND_ADDRESS (--bind-address) is {0:?}: it has to be an IP address, such as 0.0.0.0 or 127.0.0.1")]
+    Address(String),
+    /// Not a port.
+    #[error("BIND_PORT (--bind-port) is {0:?}: it has to be a number from 0 (any free port) to 65535")]
+    Port(String),
+    /// A relative path means another directory wherever the process starts.
+    #[error(
+        "ROOTFS_MOUNT_DIR (--rootfs-mount-dir) is {0:?}: it has to be an absolute path, or empty for the host's own root"
+    )]
+    Rootfs(String),
+}
+
+impl Args {
+    /// The settings, checked; `HOSTNAME` of the environment stands in for a node's name that is not given.
+    pub fn resolve(self) -> Result<Config, ConfigError> {
+        self.resolve_on(std::env::var("HOSTNAME").ok())
+    }
+
+    fn resolve_on(self, hostname: Option<String>) -> Result<Config, ConfigError> {
+        let Self {
+            gm_address,
+            node_name,
+            bind_address,
+            bind_port,
+            rootfs_mount_dir,
+            log_format: _,
+        } = self;
+        Ok(Config {
+            gm_address: manager(given(gm_address).ok_or(ConfigError::NoManager)?)?,
+            node_name: node(given(node_name), given(hostname))?,
+            bind: SocketAddr::new(address(given(bind_address))?, port(given(bind_port))?),
+            rootfs: rootfs(rootfs_mount_dir)?,
+        })
+    }
+}
+
+/// A variable that is set to nothing is not set: that is how charts leave out a value.
+fn given(value: Option<String>) -> Option<String> {
+    value
+        .map(|value| value.trim().to_owned())
+        .filter(|value| !value.is_empty())
+}
+
+fn manager(value: String) -> Result<String, ConfigError> {
+    let valid = value.rsplit_once(':').is_some_and(|(host, port)| {
+        let host_is_plain = !host.is_empty() && !host.contains([':', '/', '@', ' ', '[', ']']);
+        let host_is_ipv6 = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok());
+        (host_is_plain || host_is_ipv6) && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if valid {
+        Ok(value)
+    } else {
+        Err(ConfigError::Manager(value))
+    }
+}
+
+fn node(named: Option<String>, hostname: Option<String>) -> Result<String, ConfigError> {
+    let (variable, value) = match (named, hostname) {
+        (Some(value), _) => ("NODENAME (--node-name)", value),
+        (None, Some(value)) => ("HOSTNAME (NODENAME is not set)", value),
+        (None, None) => return Err(ConfigError::NoNode),
+    };
+    if is_dns_name(&value) {
+        Ok(value)
+    } else {
+        Err(ConfigError::Node { variable, value })
+    }
+}
+
+fn address(value: Option<String>) -> Result<IpAddr, ConfigError> {
+    value.map_or(Ok(Ipv4Addr::UNSPECIFIED.into()), |value| {
+        value.parse().map_err(|_| ConfigError::Address(value))
+    })
+}
+
+fn port(value: Option<String>) -> Result<u16, ConfigError> {
+    value.map_or(Ok(DEFAULT_PORT), |value| {
+        value.parse().map_err(|_| ConfigError::Port(value))
+    })
+}
+
+fn rootfs(value: Option<String>) -> Result<PathBuf, ConfigError> {
+    let value = value.unwrap_or_else(|| DEFAULT_ROOTFS.to_owned());
+    match value.trim() {
+        "" => Ok(PathBuf::from("/")),
+        path if path.starts_with('/') => Ok(PathBuf::from(path)),
+        _ => Err(ConfigError::Rootfs(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args() -> Args {
+        Args {
+            gm_address: Some("gm.sedna:9000".to_owned()),
+            node_name: Some("edge-1".to_owned()),
+            ..Args::default()
+        }
+    }
+
+    #[test]
+    fn what_sedna_sets_is_enough() {
+        assert_eq!(
+            args().resolve_on(None),
+            Ok(Config {
+                gm_address: "gm.sedna:9000".to_owned(),
+                node_name: "edge-1".to_owned(),
+                bind: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9100),
+                rootfs: PathBuf::from("/rootfs"),
+            })
+        );
+    }
+
+    #[test]
+    fn a_node_without_a_name_is_called_as_its_host() {
+        let unnamed = || Args {
+            node_name: Some(String::new()),
+            ..args()
+        };
+        assert_eq!(
+            unnamed().resolve_on(Some("edge-2".to_owned())).unwrap().node_name,
+            "edge-2"
+        );
+        assert_eq!(unnamed().resolve_on(None), Err(ConfigError::NoNode));
+        let error = unnamed().resolve_on(Some("Edge_2".to_owned())).unwrap_err();
+        assert!(error.to_string().contains("HOSTNAME"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_rootfs_is_the_host_itself() {
+        let config = Args {
+            rootfs_mount_dir: Some(String::new()),
+            ..args()
+        };
+        assert_eq!(config.resolve_on(None).unwrap().rootfs, PathBuf::from("/"));
+    }
+
+    #[test]
+    fn a_managers_address_can_be_dialled() {
+        let with = |value: &str| {
+            let args = Args {
+                gm_address: Some(value.to_owned()),
+                ..args()
+            };
+            args.resolve_on(None).map(|config| config.gm_address)
+        };
+        for right in ["10.0.0.1:9000", "[fd00::1]:9000", "localhost:1"] {
+            assert_eq!(with(right), Ok(right.to_owned()));
+        }
+        for wrong in [
+            "gm",
+            "gm:",
+            ":9000",
+            "gm:0",
+            "gm:70000",
+            "ws://gm:9000",
+            "fd00::1:9000",
+            "a b:1",
+        ] {
+            assert_eq!(with(wrong), Err(ConfigError::Manager(wrong.to_owned())));
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_variable_and_what_would_be_right() {
+        let errors = [
+            (
+                Args {
+                    gm_address: None,
+                    ..args()
+                },
+                "GM_ADDRESS",
+            ),
+            (
+                Args {
+                    node_name: Some("Edge".into()),
+                    ..args()
+                },
+                "NODENAME",
+            ),
+            (
+                Args {
+                    bind_port: Some("http".into()),
+                    ..args()
+                },
+                "BIND_PORT",
+            ),
+            (
+                Args {
+                    bind_address: Some("eth0".into()),
+                    ..args()
+                },
+                "BIND_ADDRESS",
+            ),
+            (
+                Args {
+                    rootfs_mount_dir: Some("rootfs".into()),
+                    ..args()
+                },
+                "ROOTFS_MOUNT_DIR",
+            ),
+        ];
+        for (args, variable) in errors {
+            let error = args.resolve_on(None).unwrap_err().to_string();
+            assert!(error.contains(variable) && error.contains(": "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The items that the node holds, and the position that they lead to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::{CachedStatement, OptionalExtension, Params, params};
+use skerry_edge::{
+    Body, ContentHash, Credential, Item, ItemKey, Object, ObjectKey, Position, Row,
+    node::{Batch, Change},
+};
+
+use super::{error::StoreError, outbox, writer::Database};
+
+/// What a batch has changed.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// How many items there are now.
+    pub(super) holds: u64,
+    /// The objects that were put or deleted, or whose credential was.
+    pub(super) touched: BTreeSet<ObjectKey>,
+    /// Whether reports can be sent now that could not before.
+    pub(super) freed: bool,
+}
+
+impl Database {
+    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
+        Ok(self.connection.prepare_cached(sql)?)
+    }
+
+    /// Runs a statement; how many rows it changed.
+    pub(super) fn execute(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
+        Ok(self.prepare(sql)?.execute(params)?)
+    }
+
+    /// The first row, if there is one.
+    pub(super) fn first<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        Ok(self.prepare(sql)?.query_row(params, read).optional()?)
+    }
+
+    /// All rows.
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        Ok(self.prepare(sql)?.query_map(params, read)?.collect::<Result<_, _>>()?)
+    }
+
+    pub(super) fn count_items(&mut self) -> Result<(), StoreError> {
+        let count = self.first("SELECT count(*) FROM items", [], |row| row.get(0))?;
+        self.state.holds = count.unwrap_or_default();
+        Ok(())
+    }
+
+    pub(super) fn apply(&mut self, batch: &Batch) -> Result<Applied, StoreError> {
+        let mut applied = Applied::default();
+        for change in &batch.changes {
+            let key = change.key();
+            match change {
+                Change::Put(object) => {
+                    self.put(&Item::Object(object.clone()).row(), object.body.json())?;
+                    applied.freed |= outbox::house(self, &object.key, &object.uid)?;
+                }
+                Change::PutCredential(credential) => {
+                    let fields = serde_json::to_string(&credential.fields).map_err(StoreError::encode)?;
+                    self.put(&Item::Credential(credential.clone()).row(), &fields)?;
+                }
+                Change::Delete(key) => self.delete(key)?,
+            }
+            applied.touched.insert(key.object);
+        }
+        let position = serde_json::to_string(&batch.position).map_err(StoreError::encode)?;
+        self.execute(
+            "INSERT INTO position VALUES (1, ?1) ON CONFLICT DO UPDATE SET body = excluded.body",
+            [position],
+        )?;
+        applied.holds = self.state.holds;
+        Ok(applied)
+    }
+
+    fn put(&mut self, row: &Row, body: &str) -> Result<(), StoreError> {
+        let Row {
+            key,
+            uid,
+            generation,
+            hash,
+        } = row;
+        let (object, secret) = (&key.object, key.secret.as_deref().unwrap_or_default());
+        let params = params![
+            object.kind,
+            object.namespace,
+            object.name,
+            secret,
+            uid,
+            generation,
+            hash.as_bytes(),
+            body
+        ];
+        let updated = self.execute(
+            "UPDATE items SET uid = ?5, generation = ?6, hash = ?7, body = ?8
+             WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND secret = ?4",
+            params,
+        )?;
+        if updated == 0 {
+            self.execute("INSERT INTO items VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)", params)?;
+            self.state.holds += 1;
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &ItemKey) -> Result<(), StoreError> {
+        let (object, secret) = (&key.object, key.secret.as_deref().unwrap_or_default());
+        let deleted = self.execute(
+            "DELETE FROM items WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND secret = ?4",
+            params![object.kind, object.namespace, object.name, secret],
+        )?;
+        self.state.holds = self.state.holds.saturating_sub(deleted as u64);
+        Ok(())
+    }
+
+    pub(super) fn position(&self) -> Result<Option<Position>, StoreError> {
+        let text: Option<String> = self.first("SELECT body FROM position", [], |row| row.get(0))?;
+        text.map(|text| serde_json::from_str(&text).map_err(StoreError::damaged))
+            .transpose()
+    }
+
+    pub(super) fn rows(&self) -> Result<Vec<Row>, StoreError> {
+        self.all(
+            "SELECT kind, namespace, name, secret, uid, generation, hash FROM items",
+            [],
+            |row| {
+                Ok(Row {
+                    key: ItemKey {
+                        object: ObjectKey::new(
+                            row.get::<_, String>(0)?,
+                            row.get::<_, String>(1)?,
+                            row.get::<_, String>(2)?,
+                        ),
+                        secret: Some(row.get(3)?).filter(|secret: &String| !secret.is_empty()),
+                    },
+                    uid: row.get(4)?,
+                    generation: row.get(5)?,
+                    hash: row.get::<_, [u8; 32]>(6)?.into(),
+                })
+            },
+        )
+    }
+
+    /// The keys of the objects that are held, or whose credential is.
+    pub(super) fn keys(&self) -> Result<BTreeSet<ObjectKey>, StoreError> {
+        let keys = self.all("SELECT DISTINCT kind, namespace, name FROM items", [], |row| {
+            Ok(ObjectKey::new(
+                row.get::<_, String>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, String>(2)?,
+            ))
+        })?;
+        Ok(keys.into_iter().collect())
+    }
+
+    pub(super) fn uid(&self, key: &ObjectKey) -> Result<Option<String>, StoreError> {
+        self.first(
+            "SELECT uid FROM items WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND secret = ''",
+            [&key.kind, &key.namespace, &key.name],
+            |row| row.get(0),
+        )
+    }
+
+    pub(super) fn object(&self, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
+        let Some((uid, generation, hash, text)) = self.item(key, "")? else {
+            return Ok(None);
+        };
+        let body = Body::from_json(text).map_err(StoreError::damaged)?;
+        if body.hash() != hash {
+            return Err(StoreError::damaged(format!("{key} is not what was stored")));
+        }
+        Ok(Some(Object {
+            key: key.clone(),
+            uid,
+            generation,
+            body,
+        }))
+    }
+
+    pub(super) fn credential(&self, owner: &ObjectKey, secret: &str) -> Result<Option<Credential>, StoreError> {
+        let Some((uid, _, hash, text)) = self.item(owner, secret)? else {
+            return Ok(None);
+        };
+        // The parser's own words would quote what it could not read.
+        let fields: BTreeMap<String, String> = serde_json::from_str(&text)
+            .map_err(|_| StoreError::damaged(format!("the credential {secret} of {owner} is not what was stored")))?;
+        let credential = Credential {
+            owner: owner.clone(),
+            uid,
+            secret: secret.to_owned(),
+            fields,
+        };
+        if credential.hash() != hash {
+            return Err(StoreError::damaged(format!(
+                "the credential {secret} of {owner} is not what was stored"
+            )));
+        }
+        Ok(Some(credential))
+    }
+
+    fn item(&self, key: &ObjectKey, secret: &str) -> Result<Option<(String, i64, ContentHash, String)>, StoreError> {
+        self.first(
+            "SELECT uid, generation, hash, body FROM items
+             WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND secret = ?4",
+            [&key.kind, &key.namespace, &key.name, secret],
+            |row| {
+                let hash: [u8; 32] = row.get(2)?;
+                Ok((row.get(0)?, row.get(1)?, hash.into(), row.get(3)?))
+            },
+        )
+    }
+}

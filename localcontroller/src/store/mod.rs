@@ -1,0 +1,226 @@
+//! What a node keeps over restarts, in one SQLite file: the items that it should hold, the position that they lead to,
+//! the outbox, and what was found of its Datasets.
+//!
+//! [`Store`] is a handle to the one thread that has the file open ([`writer`]); every method returns when what it did
+//! is on the disk. The store never talks to anybody: it says that something has changed ([`Store::changes`],
+//! [`Store::outbox_grew`]), and others look.
+
+mod changes;
+mod datasets;
+mod error;
+mod items;
+mod open;
+mod outbox;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
+
+pub use changes::Changes;
+pub use datasets::Finding;
+pub use error::StoreError;
+pub use outbox::{NewReport, OutboxLimits, Totals};
+use skerry_edge::{
+    Credential, Object, ObjectKey, Position, Row,
+    node::{Batch, Outgoing},
+};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use writer::{Closure, Database, Message, State, Writer};
+
+/// Where the store is, under the host's root. Sedna's own file (`var/lib/sedna/database.db`) is left alone.
+pub const PATH: &str = "var/lib/skerry/localcontroller.db";
+
+/// Calls that wait for the thread; above it, callers wait.
+const QUEUE: usize = 1024;
+
+/// A handle to the store. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    messages: mpsc::Sender<Message>,
+    changes: Arc<Changes>,
+    outbox_grew: Arc<Notify>,
+    failed: watch::Receiver<Option<StoreError>>,
+}
+
+impl Store {
+    /// Opens the store in this file, or an empty one where there is none or it is damaged.
+    pub async fn open(path: &Path, limits: OutboxLimits) -> Result<Self, StoreError> {
+        let (messages, receiver) = mpsc::channel(QUEUE);
+        let (fail, failed) = watch::channel(None);
+        let (reply, opened) = oneshot::channel();
+        let path = path.to_owned();
+        thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || match open_database(&path, limits) {
+                Ok(database) => {
+                    let _ = reply.send(Ok(()));
+                    let writer = Writer {
+                        path,
+                        database,
+                        messages: receiver,
+                        failed: fail,
+                    };
+                    writer.run();
+                }
+                Err(error) => {
+                    let _ = reply.send(Err(error));
+                }
+            })
+            .map_err(StoreError::file(PathBuf::from("thread")))?;
+        opened.await.map_err(|_| StoreError::Closed)??;
+        Ok(Self {
+            messages,
+            changes: Arc::default(),
+            outbox_grew: Arc::default(),
+            failed,
+        })
+    }
+
+    /// Closes the file after all that was asked before; what is asked later fails.
+    pub async fn close(&self) {
+        let (reply, closed) = oneshot::channel();
+        if self.messages.send(Message::Close(reply)).await.is_ok() {
+            let _ = closed.await;
+        }
+    }
+
+    /// Returns when the store cannot go on, with why.
+    pub async fn failure(&self) -> StoreError {
+        let mut failed = self.failed.clone();
+        match failed.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(error)) => error.clone(),
+            _ => StoreError::Closed,
+        }
+    }
+
+    /// The objects that were put or deleted since somebody last looked.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Returns once something was put into the outbox since the last time.
+    pub async fn outbox_grew(&self) {
+        self.outbox_grew.notified().await;
+    }
+
+    /// Stores a batch and its position, all or nothing; how many items there are now.
+    pub async fn apply(&self, batch: Batch) -> Result<u64, StoreError> {
+        let applied = self.call(move |database| database.apply(&batch)).await?;
+        if applied.freed {
+            self.outbox_grew.notify_one();
+        }
+        self.changes.add(applied.touched);
+        Ok(applied.holds)
+    }
+
+    /// Where the items stand; none before the first batch.
+    pub async fn position(&self) -> Result<Option<Position>, StoreError> {
+        self.call(|database| database.position()).await
+    }
+
+    /// How many items there are.
+    pub async fn holds(&self) -> Result<u64, StoreError> {
+        self.call(|database| Ok(database.state.holds)).await
+    }
+
+    /// By what a digest compares the items.
+    pub async fn rows(&self) -> Result<Vec<Row>, StoreError> {
+        self.call(|database| database.rows()).await
+    }
+
+    /// Marks every object as changed, for whoever starts from what the store holds.
+    pub async fn announce_all(&self) -> Result<(), StoreError> {
+        let keys = self.call(|database| database.keys()).await?;
+        self.changes.add(keys);
+        Ok(())
+    }
+
+    /// An object.
+    pub async fn object(&self, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
+        let key = key.clone();
+        self.call(move |database| database.object(&key)).await
+    }
+
+    /// A credential of an object.
+    pub async fn credential(&self, owner: &ObjectKey, secret: &str) -> Result<Option<Credential>, StoreError> {
+        let (owner, secret) = (owner.clone(), secret.to_owned());
+        self.call(move |database| database.credential(&owner, &secret)).await
+    }
+
+    /// Puts a report into the outbox.
+    pub async fn push(&self, report: NewReport) -> Result<(), StoreError> {
+        self.call(move |database| outbox::push(database, &report)).await?;
+        self.outbox_grew.notify_one();
+        Ok(())
+    }
+
+    /// At most `limit` of what the outbox holds after this number, in order.
+    pub async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
+        self.call(move |database| outbox::fetch(database, after, limit)).await
+    }
+
+    /// Removes from the outbox what the manager has answered.
+    pub async fn settle(&self, seq: u64) -> Result<(), StoreError> {
+        self.call(move |database| outbox::remove(database, seq)).await?;
+        Ok(())
+    }
+
+    /// What the outbox holds of what it can give up.
+    pub async fn outbox(&self) -> Result<Totals, StoreError> {
+        self.call(|database| Ok(database.state.outbox)).await
+    }
+
+    /// What was last found of a Dataset.
+    pub async fn finding(&self, key: &ObjectKey) -> Result<Option<Finding>, StoreError> {
+        let key = key.clone();
+        self.call(move |database| database.finding(&key)).await
+    }
+
+    /// Keeps what was found of a Dataset and reports it if it is news; whether it was.
+    pub async fn find(&self, key: &ObjectKey, finding: Finding) -> Result<bool, StoreError> {
+        let key = key.clone();
+        let news = self.call(move |database| database.find(&key, &finding)).await?;
+        if news {
+            self.outbox_grew.notify_one();
+        }
+        Ok(news)
+    }
+
+    /// Keeps nothing more of a Dataset.
+    pub async fn forget(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.call(move |database| database.forget(&key)).await
+    }
+
+    async fn call<T, F>(&self, call: F) -> Result<T, StoreError>
+    where
+        F: FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (reply, result) = oneshot::channel();
+        let call = Box::new(Closure::new(call, reply));
+        self.messages
+            .send(Message::Call(call))
+            .await
+            .map_err(|_| StoreError::Closed)?;
+        result.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+fn open_database(path: &Path, limits: OutboxLimits) -> Result<Database, StoreError> {
+    let connection = open::open(path)?;
+    let mut database = Database {
+        connection,
+        state: State::default(),
+        limits,
+    };
+    database.count_items()?;
+    outbox::count(&mut database)?;
+    Ok(database)
+}

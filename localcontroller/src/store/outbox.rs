@@ -1,0 +1,285 @@
+//! The durable outbox: reports in the order in which they were made, until the manager has answered them.
+//!
+//! Decides what a newer report replaces and what is given up when the outbox is full: metrics first, the oldest of
+//! them, then rounds, then events. What is said of a Dataset is never given up: there is one such report for each
+//! Dataset, and it would not be made again. What was given up is counted in a gap, which is delivered as a report is.
+//!
+//! A worker may be up before the node has heard of the object that it works for. Its reports wait without a uid, and
+//! are numbered anew when the object comes, as if they had been made then.
+
+use rusqlite::params;
+use skerry_edge::{ObjectKey, Report, ReportPayload, node::Outgoing};
+
+use super::{error::StoreError, writer::Database};
+
+/// How much the outbox holds at most.
+#[derive(Clone, Copy, Debug)]
+pub struct OutboxLimits {
+    /// Bytes of all reports.
+    pub bytes: u64,
+    /// Reports.
+    pub count: u64,
+    /// Reports on objects that the node does not hold.
+    pub homeless: u64,
+}
+
+impl Default for OutboxLimits {
+    /// Weeks of a few workers' reports, and little enough for the disk of a small node.
+    fn default() -> Self {
+        Self {
+            bytes: 64 * 1024 * 1024,
+            count: 100_000,
+            homeless: 1_000,
+        }
+    }
+}
+
+/// What a row costs beside its texts.
+const ROW_BYTES: u64 = 64;
+
+/// What the outbox holds of what it can give up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Reports.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The highest number that was read; what is above it nobody has seen.
+    pub(super) read_to: u64,
+}
+
+/// A report to be put into the outbox.
+#[derive(Clone, Debug)]
+pub struct NewReport {
+    /// The resource.
+    pub key: ObjectKey,
+    /// Who says it; the node itself where it is not a worker.
+    pub worker: Option<String>,
+    /// What.
+    pub payload: ReportPayload,
+}
+
+/// What is given up first has the lowest number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Metrics = 0,
+    Round = 1,
+    Event = 2,
+    Dataset = 3,
+    Gap = 4,
+}
+
+impl Class {
+    fn of(payload: &ReportPayload) -> Self {
+        match payload {
+            ReportPayload::Metrics { .. } => Self::Metrics,
+            ReportPayload::Round { .. } => Self::Round,
+            ReportPayload::Event { .. } | ReportPayload::Unknown { .. } => Self::Event,
+            ReportPayload::DatasetSamples { .. } | ReportPayload::DatasetFailed { .. } => Self::Dataset,
+        }
+    }
+}
+
+/// Counts what is there.
+pub(super) fn count(database: &mut Database) -> Result<(), StoreError> {
+    let totals = database.first(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM outbox WHERE class < ?1",
+        [Class::Dataset as u8],
+        |row| {
+            Ok(Totals {
+                count: row.get(0)?,
+                bytes: row.get(1)?,
+                read_to: 0,
+            })
+        },
+    )?;
+    database.state.outbox = totals.unwrap_or_default();
+    Ok(())
+}
+
+/// Puts a report in, in place of the one that it makes worthless, and gives up others where there is no room.
+pub(super) fn push(database: &mut Database, report: &NewReport) -> Result<(), StoreError> {
+    let uid = database.uid(&report.key)?;
+    if uid.is_none() {
+        make_room_for_homeless(database)?;
+    }
+    insert(database, report, uid.as_deref())?;
+    make_room(database)
+}
+
+fn insert(database: &mut Database, report: &NewReport, uid: Option<&str>) -> Result<(), StoreError> {
+    let NewReport { key, worker, payload } = report;
+    let worker = worker.as_deref().unwrap_or_default();
+    let replaces = payload.coalesces().then(|| format!("{key}/{worker}"));
+    if let Some(replaces) = &replaces {
+        let worthless = database.first("SELECT seq FROM outbox WHERE replaces = ?1", [replaces], |row| {
+            row.get(0)
+        })?;
+        worthless.map(|seq| remove(database, seq)).transpose()?;
+    }
+    let text = serde_json::to_string(payload).map_err(StoreError::encode)?;
+    let texts = [&key.kind, &key.namespace, &key.name, &text];
+    let bytes = texts.iter().map(|text| text.len() as u64).sum::<u64>() + ROW_BYTES;
+    let class = Class::of(payload);
+    let seq = next_seq(database)?;
+    database.execute(
+        "INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            seq,
+            class as u8,
+            key.kind,
+            key.namespace,
+            key.name,
+            uid,
+            replaces,
+            jiff::Timestamp::now().to_string(),
+            text,
+            bytes
+        ],
+    )?;
+    if (class as u8) < Class::Dataset as u8 {
+        database.state.outbox.count += 1;
+        database.state.outbox.bytes += bytes;
+    }
+    Ok(())
+}
+
+/// The next number; never given twice, whatever becomes of the report.
+fn next_seq(database: &Database) -> Result<u64, StoreError> {
+    database
+        .first("UPDATE outbox_last SET seq = seq + 1 RETURNING seq", [], |row| {
+            row.get(0)
+        })?
+        .ok_or_else(|| StoreError::damaged("the outbox has lost its count"))
+}
+
+/// Removes a report, if it is still there.
+pub(super) fn remove(database: &mut Database, seq: u64) -> Result<bool, StoreError> {
+    let removed: Option<(u8, u64)> = database.first(
+        "DELETE FROM outbox WHERE seq = ?1 RETURNING class, bytes",
+        [seq],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    if let Some((class, bytes)) = removed
+        && class < Class::Dataset as u8
+    {
+        let totals = &mut database.state.outbox;
+        totals.count = totals.count.saturating_sub(1);
+        totals.bytes = totals.bytes.saturating_sub(bytes);
+    }
+    Ok(removed.is_some())
+}
+
+fn make_room(database: &mut Database) -> Result<(), StoreError> {
+    let mut given_up = 0;
+    loop {
+        let (limits, totals) = (database.limits, database.state.outbox);
+        if totals.count <= limits.count && totals.bytes <= limits.bytes {
+            break;
+        }
+        let first = database.first(
+            "SELECT seq FROM outbox WHERE class < ?1 ORDER BY class, seq LIMIT 1",
+            [Class::Dataset as u8],
+            |row| row.get(0),
+        )?;
+        let Some(seq) = first else { break };
+        remove(database, seq)?;
+        given_up += 1;
+    }
+    note_gap(database, given_up)
+}
+
+fn make_room_for_homeless(database: &mut Database) -> Result<(), StoreError> {
+    let homeless: Vec<u64> = database.all(
+        "SELECT seq FROM outbox WHERE uid IS NULL AND class < ?1 ORDER BY seq",
+        [Class::Gap as u8],
+        |row| row.get(0),
+    )?;
+    let surplus = (homeless.len() as u64 + 1).saturating_sub(database.limits.homeless);
+    let mut given_up = 0;
+    for seq in homeless
+        .into_iter()
+        .take(usize::try_from(surplus).unwrap_or(usize::MAX))
+    {
+        remove(database, seq)?;
+        given_up += 1;
+    }
+    note_gap(database, given_up)
+}
+
+/// Adds to the last gap, unless that may be on its way to the manager with the count that it had.
+fn note_gap(database: &mut Database, count: u64) -> Result<(), StoreError> {
+    if count == 0 {
+        return Ok(());
+    }
+    let unseen: Option<(u64, String)> = database.first(
+        "SELECT seq, payload FROM outbox WHERE class = ?1 AND seq > ?2 ORDER BY seq DESC LIMIT 1",
+        params![Class::Gap as u8, database.state.outbox.read_to],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let mut total = count;
+    if let Some((seq, payload)) = unseen {
+        total += payload.parse::<u64>().map_err(StoreError::damaged)?;
+        remove(database, seq)?;
+    }
+    let seq = next_seq(database)?;
+    database.execute(
+        "INSERT INTO outbox VALUES (?1, ?2, '', '', '', NULL, NULL, '', ?3, 0)",
+        params![seq, Class::Gap as u8, total.to_string()],
+    )?;
+    Ok(())
+}
+
+/// Gives the reports that waited for this object its uid; whether there were any.
+pub(super) fn house(database: &Database, key: &ObjectKey, uid: &str) -> Result<bool, StoreError> {
+    let waiting: Vec<u64> = database.all(
+        "SELECT seq FROM outbox
+         WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND uid IS NULL ORDER BY seq",
+        [&key.kind, &key.namespace, &key.name],
+        |row| row.get(0),
+    )?;
+    for seq in &waiting {
+        database.execute(
+            "UPDATE outbox SET seq = ?1, uid = ?2 WHERE seq = ?3",
+            params![next_seq(database)?, uid, seq],
+        )?;
+    }
+    Ok(!waiting.is_empty())
+}
+
+/// What is to be sent after this number, in order.
+pub(super) fn fetch(database: &mut Database, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
+    type Read = (u64, u8, ObjectKey, Option<String>, String, String);
+    let rows: Vec<Read> = database.all(
+        "SELECT seq, class, kind, namespace, name, uid, observed_at, payload FROM outbox
+         WHERE seq > ?1 AND (uid IS NOT NULL OR class = ?2) ORDER BY seq LIMIT ?3",
+        params![after, Class::Gap as u8, limit],
+        |row| {
+            let key = ObjectKey::new(
+                row.get::<_, String>(2)?,
+                row.get::<_, String>(3)?,
+                row.get::<_, String>(4)?,
+            );
+            Ok((row.get(0)?, row.get(1)?, key, row.get(5)?, row.get(6)?, row.get(7)?))
+        },
+    )?;
+    let mut outgoing = Vec::with_capacity(rows.len());
+    for (seq, class, key, uid, observed_at, payload) in rows {
+        database.state.outbox.read_to = database.state.outbox.read_to.max(seq);
+        outgoing.push(if class == Class::Gap as u8 {
+            Outgoing::Gap {
+                seq,
+                count: payload.parse().map_err(StoreError::damaged)?,
+            }
+        } else {
+            Outgoing::Report(Report {
+                seq,
+                key,
+                uid: uid.unwrap_or_default(),
+                observed_at: observed_at.parse().map_err(StoreError::damaged)?,
+                payload: serde_json::from_str(&payload).map_err(StoreError::damaged)?,
+            })
+        });
+    }
+    Ok(outgoing)
+}

@@ -1,0 +1,130 @@
+//! The tables, and how those of an older release become those of this one.
+//!
+//! `user_version` counts the steps that were taken. A step is never edited once it was released; a new one is added.
+
+use rusqlite::{Connection, Transaction};
+
+use super::error::StoreError;
+
+/// "Skry": tells our database from another program's.
+pub(super) const APPLICATION_ID: i64 = 0x536b_7279;
+
+/// Each step leads from the version of its index to the next.
+pub(super) const STEPS: &[&str] = &[
+    // 1. `secret` is empty for an object, `hash` is that of the body, `outbox.class` says what is given up first (see
+    // `outbox.rs`), `outbox.uid` is null while the node does not hold the object that the report is about, and
+    // `outbox_last` is the last number that was given to a report.
+    "
+    CREATE TABLE items (
+        kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, secret TEXT NOT NULL,
+        uid TEXT NOT NULL, generation INTEGER NOT NULL, hash BLOB NOT NULL, body TEXT NOT NULL,
+        PRIMARY KEY (kind, namespace, name, secret)
+    ) STRICT;
+    CREATE TABLE position (one INTEGER PRIMARY KEY CHECK (one = 1), body TEXT NOT NULL) STRICT;
+    CREATE TABLE outbox (
+        seq INTEGER PRIMARY KEY,
+        class INTEGER NOT NULL, kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+        uid TEXT, replaces TEXT, observed_at TEXT NOT NULL, payload TEXT NOT NULL, bytes INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE outbox_last (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL) STRICT;
+    INSERT INTO outbox_last VALUES (1, 0);
+    CREATE UNIQUE INDEX outbox_replaces ON outbox (replaces) WHERE replaces IS NOT NULL;
+    CREATE INDEX outbox_class ON outbox (class, seq);
+    CREATE INDEX outbox_homeless ON outbox (kind, namespace, name) WHERE uid IS NULL;
+    CREATE TABLE datasets (
+        namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL, url TEXT NOT NULL, format TEXT NOT NULL,
+        fingerprint TEXT, told TEXT NOT NULL,
+        PRIMARY KEY (namespace, name)
+    ) STRICT;
+    ",
+];
+
+/// Takes the steps that are missing, all or none of them.
+pub(super) fn migrate(connection: &mut Connection, path: &std::path::Path, steps: &[&str]) -> Result<(), StoreError> {
+    let read = |transaction: &Transaction<'_>, name: &str| -> Result<i64, rusqlite::Error> {
+        transaction.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+    };
+    let transaction = connection.transaction()?;
+    let application = read(&transaction, "application_id")?;
+    let found = read(&transaction, "user_version")?;
+    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if application != APPLICATION_ID && (application != 0 || tables != 0) {
+        return Err(StoreError::Foreign { path: path.to_owned() });
+    }
+    let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
+    let missing = usize::try_from(found).ok().and_then(|taken| steps.get(taken..));
+    let Some(missing) = missing else {
+        return Err(StoreError::Newer {
+            path: path.to_owned(),
+            found,
+            known,
+        });
+    };
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for step in missing {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", known)?;
+    Ok(transaction.commit()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn version(connection: &Connection) -> i64 {
+        connection
+            .query_row("PRAGMA user_version", [], |row| row.get(0))
+            .unwrap()
+    }
+
+    #[test]
+    fn an_older_schema_is_brought_up_to_date_and_keeps_its_rows() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let path = Path::new("store");
+        migrate(&mut connection, path, &["CREATE TABLE a (x INTEGER)"]).unwrap();
+        connection.execute("INSERT INTO a VALUES (7)", []).unwrap();
+        let steps = [
+            "CREATE TABLE a (x INTEGER)",
+            "ALTER TABLE a ADD COLUMN y INTEGER DEFAULT 3",
+        ];
+        migrate(&mut connection, path, &steps).unwrap();
+        assert_eq!(version(&connection), 2);
+        let row = connection.query_row("SELECT x, y FROM a", [], |row| Ok((row.get(0)?, row.get(1)?)));
+        assert_eq!(row, Ok((7, 3)));
+        migrate(&mut connection, path, &steps).unwrap();
+    }
+
+    #[test]
+    fn a_step_that_fails_changes_nothing() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let steps = ["CREATE TABLE a (x INTEGER)", "CREATE TABLE nonsense"];
+        assert!(migrate(&mut connection, Path::new("store"), &steps).is_err());
+        assert_eq!(version(&connection), 0);
+        migrate(&mut connection, Path::new("store"), &steps[..1]).unwrap();
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_with_a_sentence() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, Path::new("store"), STEPS).unwrap();
+        connection.pragma_update(None, "user_version", 99).unwrap();
+        let error = migrate(&mut connection, Path::new("/x/store.db"), STEPS)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("/x/store.db") && error.contains("99"), "{error}");
+    }
+
+    #[test]
+    fn another_programs_database_is_left_alone() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE resources (id INTEGER)").unwrap();
+        let error = migrate(&mut connection, Path::new("store"), STEPS).unwrap_err();
+        assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    }
+}

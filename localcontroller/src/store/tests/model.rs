@@ -1,0 +1,110 @@
+//! The store against a model of it: any order of calls, with restarts in between.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use skerry_edge::{
+    Object,
+    node::{Change, Outgoing},
+};
+
+use super::{batch, event, home, key, metrics, object, open, round};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Apply(Vec<(u8, Option<i64>)>),
+    Push(u8, u8),
+    Settle(usize),
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let change = (0..6_u8, prop::option::of(0..100_i64));
+    prop_oneof![
+        4 => prop::collection::vec(change, 0..8).prop_map(Step::Apply),
+        4 => (0..6_u8, 0..3_u8).prop_map(|(name, what)| Step::Push(name, what)),
+        2 => (0..4_usize).prop_map(Step::Settle),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// What the store should hold, kept in the plainest way. The outbox is only counted: its order has tests of its own.
+#[derive(Default)]
+struct Model {
+    objects: BTreeMap<String, Object>,
+    version: u64,
+    pushed: u64,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_store_is_as_its_model(steps in prop::collection::vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(check_steps(steps))?;
+    }
+}
+
+async fn check_steps(steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let home = home();
+    let (mut store, mut model) = (open(&home).await, Model::default());
+    for step in steps {
+        match step {
+            Step::Apply(changes) => {
+                model.version += 1;
+                let mut batched = Vec::new();
+                for (name, generation) in changes {
+                    let name = name.to_string();
+                    batched.push(if let Some(generation) = generation {
+                        let put = object(&name, "u", generation);
+                        model.objects.insert(name, put.clone());
+                        Change::Put(put)
+                    } else {
+                        model.objects.remove(&name);
+                        Change::Delete(key(&name).into())
+                    });
+                }
+                let holds = store.apply(batch(model.version, batched)).await.unwrap();
+                prop_assert_eq!(holds, model.objects.len() as u64);
+            }
+            Step::Push(name, what) => {
+                model.pushed += 1;
+                let name = name.to_string();
+                let report = match what {
+                    0 => metrics(&name, "w", model.pushed),
+                    1 => round(&name, model.pushed),
+                    _ => event(&name, "x"),
+                };
+                store.push(report).await.unwrap();
+            }
+            Step::Settle(index) => {
+                let outgoing = store.fetch(0, 10).await.unwrap();
+                if let Some(outgoing) = outgoing.get(index) {
+                    store.settle(outgoing.seq()).await.unwrap();
+                }
+            }
+            Step::Reopen => {
+                let before = (store.fetch(0, 1_000).await.unwrap(), store.outbox().await.unwrap());
+                store.close().await;
+                store = open(&home).await;
+                let after = (store.fetch(0, 1_000).await.unwrap(), store.outbox().await.unwrap());
+                prop_assert_eq!(before.0, after.0);
+                prop_assert_eq!((before.1.count, before.1.bytes), (after.1.count, after.1.bytes));
+            }
+        }
+        let mut rows = store.rows().await.unwrap();
+        rows.sort();
+        let expected: Vec<_> = model
+            .objects
+            .values()
+            .filter_map(|object| Change::Put(object.clone()).row())
+            .collect();
+        prop_assert_eq!(rows, expected);
+        let version = store.position().await.unwrap().map_or(0, |position| position.version);
+        prop_assert_eq!(version, model.version);
+        let seqs: Vec<_> = store.fetch(0, 1_000).await.unwrap().iter().map(Outgoing::seq).collect();
+        prop_assert!(seqs.is_sorted_by(|a, b| a < b));
+    }
+    Ok(())
+}

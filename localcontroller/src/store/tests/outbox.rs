@@ -1,0 +1,157 @@
+//! The outbox: what replaces what, what is given up, what waits.
+
+use skerry_edge::node::{Change, Outgoing};
+
+use super::{
+    super::{OutboxLimits, Store},
+    Home, batch, event, home, metrics, object, open, round,
+};
+
+fn said(outgoing: &[Outgoing]) -> Vec<String> {
+    let said = |outgoing: &Outgoing| match outgoing {
+        Outgoing::Report(report) => {
+            let payload = serde_json::to_value(&report.payload).unwrap();
+            let (kind, fields) = payload.as_object().unwrap().iter().next().unwrap();
+            format!("{}:{kind}:{}", report.uid, fields.get("message").unwrap_or(fields))
+        }
+        Outgoing::Gap { count, .. } => format!("gap:{count}"),
+    };
+    outgoing.iter().map(said).collect()
+}
+
+async fn open_with(home: &Home, count: u64) -> Store {
+    let limits = OutboxLimits {
+        count,
+        ..OutboxLimits::default()
+    };
+    Store::open(&home.path, limits).await.unwrap()
+}
+
+#[tokio::test]
+async fn metrics_are_replaced_and_events_are_not() {
+    let home = home();
+    let store = open(&home).await;
+    store
+        .apply(batch(1, vec![Change::Put(object("a", "u", 1))]))
+        .await
+        .unwrap();
+    for report in [
+        metrics("a", "w", 1),
+        event("a", "x"),
+        metrics("a", "v", 2),
+        event("a", "x"),
+        metrics("a", "w", 3),
+    ] {
+        store.push(report).await.unwrap();
+    }
+    let outgoing = store.fetch(0, 10).await.unwrap();
+    assert_eq!(
+        said(&outgoing),
+        ["u:event:\"x\"", "u:metrics:2", "u:event:\"x\"", "u:metrics:3"]
+    );
+    let seqs: Vec<_> = outgoing.iter().map(Outgoing::seq).collect();
+    assert_eq!(seqs, [2, 3, 4, 5]);
+    assert_eq!(store.fetch(3, 1).await.unwrap(), outgoing[2..3]);
+}
+
+#[tokio::test]
+async fn numbers_are_never_used_again() {
+    let home = home();
+    let store = open(&home).await;
+    store
+        .apply(batch(1, vec![Change::Put(object("a", "u", 1))]))
+        .await
+        .unwrap();
+    store.push(event("a", "x")).await.unwrap();
+    store.settle(1).await.unwrap();
+    store.settle(1).await.unwrap();
+    store.close().await;
+    let store = open(&home).await;
+    store.push(event("a", "y")).await.unwrap();
+    assert_eq!(store.fetch(0, 10).await.unwrap()[0].seq(), 2);
+}
+
+#[tokio::test]
+async fn a_full_outbox_gives_up_metrics_then_rounds_then_events() {
+    let home = home();
+    let store = open_with(&home, 3).await;
+    store
+        .apply(batch(1, vec![Change::Put(object("a", "u", 1))]))
+        .await
+        .unwrap();
+    store.push(event("a", "1")).await.unwrap();
+    store.push(round("a", 2)).await.unwrap();
+    store.push(metrics("a", "w", 3)).await.unwrap();
+    store.push(event("a", "4")).await.unwrap();
+    let outgoing = store.fetch(0, 10).await.unwrap();
+    assert_eq!(
+        said(&outgoing),
+        ["u:event:\"1\"", "u:round:2", "u:event:\"4\"", "gap:1"]
+    );
+    // That gap may be on its way; what is given up now is counted by another one.
+    for number in 5..=8 {
+        store.push(event("a", &number.to_string())).await.unwrap();
+    }
+    store.push(metrics("a", "w", 9)).await.unwrap();
+    let outgoing = store.fetch(0, 10).await.unwrap();
+    let expected = ["gap:1", "u:event:\"6\"", "u:event:\"7\"", "u:event:\"8\"", "gap:5"];
+    assert_eq!(said(&outgoing), expected);
+    assert_eq!(store.outbox().await.unwrap().count, 3);
+}
+
+#[tokio::test]
+async fn bytes_bound_the_outbox_too() {
+    let home = home();
+    let limits = OutboxLimits {
+        bytes: 1_000,
+        ..OutboxLimits::default()
+    };
+    let store = Store::open(&home.path, limits).await.unwrap();
+    for _ in 0..10 {
+        store.push(event("a", &"x".repeat(200))).await.unwrap();
+    }
+    let totals = store.outbox().await.unwrap();
+    assert!(totals.count == 3 && totals.bytes <= 1_000, "{totals:?}");
+}
+
+#[tokio::test]
+async fn reports_wait_for_the_object_that_they_are_about() {
+    let home = home();
+    let store = open(&home).await;
+    store.push(event("a", "early")).await.unwrap();
+    store
+        .apply(batch(1, vec![Change::Put(object("b", "v", 1))]))
+        .await
+        .unwrap();
+    store.push(event("b", "held")).await.unwrap();
+    assert_eq!(said(&store.fetch(0, 10).await.unwrap()), ["v:event:\"held\""]);
+    store
+        .apply(batch(2, vec![Change::Put(object("a", "u", 1))]))
+        .await
+        .unwrap();
+    let outgoing = store.fetch(2, 10).await.unwrap();
+    assert_eq!(
+        said(&outgoing),
+        ["u:event:\"early\""],
+        "numbered after what was read before"
+    );
+}
+
+#[tokio::test]
+async fn reports_on_nothing_are_bounded_apart() {
+    let home = home();
+    let limits = OutboxLimits {
+        homeless: 2,
+        ..OutboxLimits::default()
+    };
+    let store = Store::open(&home.path, limits).await.unwrap();
+    for number in 0..5 {
+        store.push(event("nothing", &number.to_string())).await.unwrap();
+    }
+    store
+        .apply(batch(1, vec![Change::Put(object("nothing", "u", 1))]))
+        .await
+        .unwrap();
+    let outgoing = store.fetch(0, 10).await.unwrap();
+    assert_eq!(said(&outgoing), ["gap:3", "u:event:\"3\"", "u:event:\"4\""]);
+}
