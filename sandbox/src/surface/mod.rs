@@ -1,1 +1,8 @@
-//! What clients ask around the objects: discovery, `OpenAPI`, tables, strategic merge patch. Pure functions.
+//! What clients ask around the objects: discovery, `OpenAPI`, tables, strategic merge patch. Pure functions over plain
+//! data; nothing here stores, routes or decides whether a request is allowed.
+
+mod builtin;
+mod resource;
+
+pub use builtin::builtin_resources;
+pub use resource::{Resource, STORED, Subresource, api_version, split_api_version};
