@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json};
 use super::{
     clock::seconds,
     object::{child, map, meta},
-    resource::{Generation, Resource, ScalePaths, api_version},
+    resource::{Generation, Resource, ScalePaths},
     state::State,
     store::{Key, TableName},
 };
+use crate::surface;
 
 /// The table of definitions.
 pub(super) const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -27,11 +28,6 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn texts(value: &Value, field: &str) -> Vec<String> {
-    let list = value.get(field).and_then(Value::as_array).into_iter().flatten();
-    list.filter_map(|item| item.as_str().map(str::to_owned)).collect()
-}
-
 fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
     definition
         .get("spec")
@@ -47,39 +43,31 @@ fn flag(version: &Value, field: &str) -> bool {
 
 /// The resources that a definition adds: one per served version.
 pub(super) fn resources(definition: &Value) -> Vec<Resource> {
-    let spec = definition.get("spec").unwrap_or(&Value::Null);
-    let names = spec.get("names").unwrap_or(&Value::Null);
-    let group = text(spec, "group");
     let stored = versions(definition)
         .find(|version| flag(version, "storage"))
         .map_or("", |v| text(v, "name"));
-    let kind = text(names, "kind");
-    let or = |given: &str, default: String| if given.is_empty() { default } else { given.to_owned() };
-    versions(definition)
-        .filter(|version| flag(version, "served"))
-        .map(|version| {
-            let subresources = version.get("subresources").unwrap_or(&Value::Null);
-            let status = subresources.get("status").is_some_and(|status| !status.is_null());
-            Resource {
-                group: group.to_owned(),
-                version: text(version, "name").to_owned(),
-                plural: text(names, "plural").to_owned(),
-                singular: or(text(names, "singular"), kind.to_lowercase()),
-                kind: kind.to_owned(),
-                list_kind: or(text(names, "listKind"), format!("{kind}List")),
-                namespaced: text(spec, "scope") == "Namespaced",
-                short_names: texts(names, "shortNames"),
-                categories: texts(names, "categories"),
-                status,
-                scale: subresources.get("scale").and_then(Value::as_object).map(scale),
-                generation: if status { Generation::Content } else { Generation::All },
-                create_on_update: false,
-                unconditional_update: false,
-                returns_deleted: false,
-                custom: true,
-                table: table(definition),
-                storage_version: api_version(group, stored),
-            }
+    let served = versions(definition).filter(|version| flag(version, "served"));
+    let described = surface::Resource::of_crd(definition);
+    described
+        .into_iter()
+        .zip(served)
+        .map(|(names, version)| Resource {
+            generation: if names.has_subresource("status") {
+                Generation::Content
+            } else {
+                Generation::All
+            },
+            scale: version
+                .pointer("/subresources/scale")
+                .and_then(Value::as_object)
+                .map(scale),
+            create_on_update: false,
+            unconditional_update: false,
+            returns_deleted: false,
+            custom: true,
+            table: table(definition),
+            storage_version: surface::api_version(&names.group, stored),
+            names,
         })
         .collect()
 }

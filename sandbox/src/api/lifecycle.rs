@@ -32,7 +32,7 @@ impl State {
         ) {
             self.empty_namespace(&call.request.namespace);
             if call.resource.custom {
-                let definition = format!("{}.{}", call.resource.plural, call.resource.group);
+                let definition = format!("{}.{}", call.resource.names.plural, call.resource.names.group);
                 self.empty_definition(&definition);
             }
         }
@@ -49,7 +49,7 @@ impl State {
         let resources: Vec<_> = self
             .registry
             .iter()
-            .filter(|resource| resource.namespaced)
+            .filter(|resource| resource.names.namespaced)
             .map(|resource| (**resource).clone())
             .collect();
         for resource in &resources {
@@ -87,7 +87,7 @@ impl State {
         }
         kept.retain(|finalizer| finalizer != CLEANUP);
         for resource in resources {
-            self.registry.remove(&resource.group, &resource.plural);
+            self.registry.remove(&resource.names.group, &resource.names.plural);
             self.hang_up(&resource.table);
         }
         if kept.is_empty() {
@@ -112,9 +112,9 @@ impl State {
                 user: "system:apiserver".into(),
                 verb: Verb::Delete,
                 apply: false,
-                group: resource.group.clone(),
-                version: resource.version.clone(),
-                resource: resource.plural.clone(),
+                group: resource.names.group.clone(),
+                version: resource.names.version.clone(),
+                resource: resource.names.plural.clone(),
                 subresource: String::new(),
                 namespace: key.namespace,
                 name: key.name,

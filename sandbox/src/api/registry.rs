@@ -30,11 +30,17 @@ impl Registry {
         self.resources.values()
     }
 
+    /// Whether a group and version are built in.
+    pub fn is_builtin_version(&self, group: &str, version: &str) -> bool {
+        self.iter()
+            .any(|r| !r.custom && r.names.group == group && r.names.version == version)
+    }
+
     pub(super) fn add(&mut self, resource: Resource) {
         let key = (
-            resource.group.clone(),
-            resource.version.clone(),
-            resource.plural.clone(),
+            resource.names.group.clone(),
+            resource.names.version.clone(),
+            resource.names.plural.clone(),
         );
         self.resources.insert(key, Arc::new(resource));
     }

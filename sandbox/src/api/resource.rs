@@ -1,6 +1,7 @@
-//! What a resource is: its names, its scope, its subresources, and the rules its objects obey.
+//! What a resource is: its description and the rules that its objects obey.
 
 use super::{status::GroupResource, store::TableName};
+use crate::surface;
 
 /// Where a scale subresource finds its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,33 +29,15 @@ pub enum Generation {
     All,
 }
 
-/// One resource of one version.
+/// One resource of one version: what it is called, and the rules that its objects obey.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// API version.
-    pub version: String,
-    /// Plural name, as in paths.
-    pub plural: String,
-    /// Singular name.
-    pub singular: String,
-    /// Kind.
-    pub kind: String,
-    /// Kind of lists.
-    pub list_kind: String,
-    /// Whether objects live in namespaces.
-    pub namespaced: bool,
-    /// Short names for `kubectl`.
-    pub short_names: Vec<String>,
-    /// Categories such as `all`.
-    pub categories: Vec<String>,
-    /// Whether status is written through a subresource.
-    pub status: bool,
-    /// The scale subresource, if there is one.
-    pub scale: Option<ScalePaths>,
+    /// Names, scope, verbs, subresources.
+    pub names: surface::Resource,
     /// When `metadata.generation` rises.
     pub generation: Generation,
+    /// Where the scale subresource, if there is one, finds its numbers.
+    pub scale: Option<ScalePaths>,
     /// Whether a `PUT` of what does not exist creates it.
     pub create_on_update: bool,
     /// Whether an update may leave out the `resourceVersion`.
@@ -72,31 +55,32 @@ pub struct Resource {
 impl Resource {
     /// `apps/v1`, or `v1` in the core group.
     pub fn api_version(&self) -> String {
-        api_version(&self.group, &self.version)
+        self.names.api_version()
+    }
+
+    /// Whether objects are stored as they are told.
+    pub fn is_storage_version(&self) -> bool {
+        self.api_version() == self.storage_version
+    }
+
+    /// Whether status is written through a subresource.
+    pub fn has_status(&self) -> bool {
+        self.names.has_subresource("status")
     }
 
     /// Group and plural name, for messages.
     pub fn name(&self) -> GroupResource {
         GroupResource {
-            group: self.group.clone(),
-            resource: self.plural.clone(),
+            group: self.names.group.clone(),
+            resource: self.names.plural.clone(),
         }
     }
 
     /// Group and kind, for messages.
     pub fn group_kind(&self) -> GroupResource {
         GroupResource {
-            group: self.group.clone(),
-            resource: self.kind.clone(),
+            group: self.names.group.clone(),
+            resource: self.names.kind.clone(),
         }
-    }
-}
-
-/// `group/version`, or the version alone in the core group.
-pub fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply) -> Response<B
                 fields.extend(remaining.map(|count| ("remainingItemCount".to_owned(), Value::from(count))));
             }
             let (kind, api_version) = match view {
-                View::Whole => (resource.list_kind.as_str(), resource.api_version()),
+                View::Whole => (resource.names.list_kind.as_str(), resource.api_version()),
                 View::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
             };
             let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}).to_string();
@@ -92,7 +92,7 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply) -> Response<B
 fn one(resource: &Resource, view: View, object: &Object) -> bytes::Bytes {
     match view {
         View::Metadata => partial(&object.value).to_string().into(),
-        View::Whole if resource.api_version() != resource.storage_version => {
+        View::Whole if !resource.is_storage_version() => {
             with_version(&object.value, &resource.api_version()).to_string().into()
         }
         View::Whole => object.json(),

@@ -136,9 +136,10 @@ impl ApiServer {
 
     /// Carries a request out. Synchronous, so that a caller who is dropped was either served or not.
     fn answer(&self, incoming: &Incoming, hit: Option<&Hit>) -> Response<Body> {
-        let found = self.inner.lock().resource(&incoming.request);
-        let Some(resource) = found else {
-            return respond::page_not_found();
+        let resource = match self.inner.lock().served(&incoming.request) {
+            Ok(Some(resource)) => resource,
+            Ok(None) => return respond::page_not_found(),
+            Err(error) => return respond::error(&error),
         };
         let Some(view) = negotiate::view(&incoming.parts.headers) else {
             let accepted = [

@@ -11,7 +11,7 @@ use super::{
     ids::Ids,
     object::meta,
     registry::Registry,
-    request::RequestInfo,
+    request::{RequestInfo, Verb},
     resource::Resource,
     status::{ApiError, GroupResource},
     store::{Key, Object, Store, TableName},
@@ -129,11 +129,48 @@ impl State {
         }
     }
 
-    /// The resource of a request, or the page that tells that there is none.
-    pub(super) fn resource(&self, request: &RequestInfo) -> Option<Arc<Resource>> {
-        self.registry
-            .get(&request.group, &request.version, &request.resource)
-            .cloned()
+    /// The resource of a request, if the verb is served; `None` where Kubernetes shows a page rather than a `Status`.
+    pub(super) fn served(&self, request: &RequestInfo) -> Result<Option<Arc<Resource>>, ApiError> {
+        let RequestInfo {
+            group,
+            version,
+            resource,
+            subresource,
+            verb,
+            ..
+        } = request;
+        let Some(found) = self.registry.get(group, version, resource) else {
+            let known = self.registry.is_builtin_version(group, version);
+            return if known {
+                Err(ApiError::no_such_resource())
+            } else {
+                Ok(None)
+            };
+        };
+        let scoped = found.names.namespaced != request.namespace.is_empty();
+        let spanning = matches!(verb, Verb::List | Verb::Watch) && request.namespace.is_empty();
+        let verbs = if subresource.is_empty() {
+            Some(&found.names.verbs)
+        } else {
+            found
+                .names
+                .subresources
+                .iter()
+                .find(|known| known.name == *subresource)
+                .map(|known| &known.verbs)
+        };
+        match verbs {
+            Some(verbs) if scoped || spanning => {
+                let served = verbs.iter().any(|served| served == verb.as_str());
+                if served {
+                    Ok(Some(found.clone()))
+                } else {
+                    Err(ApiError::method_not_allowed())
+                }
+            }
+            _ if found.custom => Ok(None),
+            _ => Err(ApiError::no_such_resource()),
+        }
     }
 
     /// The object of a request.
@@ -144,7 +181,7 @@ impl State {
 
     /// A namespace takes new objects if it exists and is not on its way out.
     pub(super) fn check_namespace(&self, call: &Call<'_>, name: &str) -> Result<(), ApiError> {
-        if !call.resource.namespaced {
+        if !call.resource.names.namespaced {
             return Ok(());
         }
         let namespace = &call.request.namespace;

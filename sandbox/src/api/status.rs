@@ -145,6 +145,16 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
+    /// There is no such resource in a group that is served.
+    pub fn no_such_resource() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .bare()
+    }
+
     /// The verb is not served for the resource.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";

@@ -181,7 +181,7 @@ impl Watcher {
     fn event(&self, out: &mut BytesMut, kind: &str, object: &Arc<Object>) {
         let json = match self.view {
             View::Metadata => partial(&object.value).to_string().into(),
-            View::Whole if self.resource.api_version() != self.resource.storage_version => {
+            View::Whole if !self.resource.is_storage_version() => {
                 with_version(&object.value, &self.resource.api_version())
                     .to_string()
                     .into()
@@ -193,7 +193,7 @@ impl Watcher {
 
     fn bookmark_event(&self, out: &mut BytesMut, annotations: Option<Value>) {
         let (api_version, kind) = match self.view {
-            View::Whole => (self.resource.api_version(), self.resource.kind.as_str()),
+            View::Whole => (self.resource.api_version(), self.resource.names.kind.as_str()),
             View::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata"),
         };
         let mut metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});

@@ -56,7 +56,7 @@ impl State {
             let name = self.ids.name(meta(&object, "generateName"));
             set_meta(&mut object, "name", Some(name.into()));
         }
-        if call.resource.namespaced {
+        if call.resource.names.namespaced {
             set_meta(&mut object, "namespace", Some(call.request.namespace.as_str().into()));
         }
         if call.resource.generation != Generation::None {
@@ -97,15 +97,15 @@ impl State {
                 "the API version in the data ({version}) does not match the expected API version ({wanted})"
             )));
         }
-        if !kind.is_empty() && kind != resource.kind {
+        if !kind.is_empty() && kind != resource.names.kind {
             return Err(ApiError::bad_request(format!(
                 "the kind in the data ({kind}) does not match the expected kind ({})",
-                resource.kind
+                resource.names.kind
             )));
         }
         if let Some(namespace) = meta_value(object, "namespace").and_then(Value::as_str)
             && !namespace.is_empty()
-            && resource.namespaced
+            && resource.names.namespaced
             && namespace != call.request.namespace
         {
             return Err(ApiError::bad_request(
@@ -114,7 +114,7 @@ impl State {
         }
         if let Some(fields) = object.as_object_mut() {
             fields.insert("apiVersion".into(), wanted.into());
-            fields.insert("kind".into(), resource.kind.clone().into());
+            fields.insert("kind".into(), resource.names.kind.clone().into());
         }
         Ok(())
     }

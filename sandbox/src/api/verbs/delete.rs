@@ -106,7 +106,7 @@ impl State {
             mark_for_emptying(call.table(), &mut object, seconds(now));
             return Step::Mark(object);
         }
-        let kept = finalizers_after(&object, options.propagation, call.resource.kind == "Event");
+        let kept = finalizers_after(&object, options.propagation, call.resource.names.kind == "Event");
         let pending = !kept.is_empty();
         set_finalizers(&mut object, kept);
         match graceful {
@@ -121,7 +121,7 @@ impl State {
 
     /// Pods end in two steps: marked now, removed by the kubelet (or at once where no kubelet has them).
     fn grace(&self, call: &Call<'_>, object: &mut Value, options: &DeleteOptions, now: Timestamp) -> Grace {
-        if call.resource.kind != "Pod" {
+        if call.resource.names.kind != "Pod" {
             return Grace::None;
         }
         let wanted = options

@@ -39,7 +39,7 @@ impl State {
         let revision = meta(&object, "resourceVersion");
         if (revision.is_empty() || revision == "0") && !call.resource.unconditional_update {
             let mut kind = call.resource.name();
-            kind.resource.clone_from(&call.resource.plural);
+            kind.resource.clone_from(&call.resource.names.plural);
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             return Err(ApiError::invalid(&kind, &call.request.name, &[error]));
         }
@@ -106,7 +106,7 @@ fn restrict(call: &Call<'_>, old: &Value, new: &mut Value) {
             None => fields.shift_remove("status"),
         };
         *new = kept;
-    } else if call.resource.status {
+    } else if call.resource.has_status() {
         let fields = map(new);
         match old.get("status") {
             Some(status) => fields.insert("status".into(), status.clone()),
