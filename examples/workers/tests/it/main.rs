@@ -7,6 +7,8 @@ mod federated;
 #[cfg(test)]
 mod joint;
 #[cfg(test)]
+mod manifests;
+#[cfg(test)]
 mod process;
 #[cfg(test)]
 mod support;
