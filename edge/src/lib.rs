@@ -15,18 +15,22 @@
 //! | [`digest`] | how both ends find what differs between two sets | none |
 //! | [`cloud`] | the manager's end of a session | none |
 //! | [`node`] | the node's end of a session | none |
+//! | [`transport`] | how frames get across | sockets |
+//! | [`link`] | carries out what a node's session says | sockets |
 //! | [`limits`] | every bound, with its reason | none |
 
 pub mod cloud;
 pub mod digest;
 pub mod hash;
 pub mod limits;
+pub mod link;
 pub mod message;
 pub mod node;
 pub mod object;
 pub mod position;
 pub mod report;
 mod tagged;
+pub mod transport;
 
 pub use hash::ContentHash;
 pub use message::{Downstream, Upstream};

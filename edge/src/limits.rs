@@ -31,6 +31,9 @@ pub const HANDSHAKE: Duration = Duration::from_secs(10);
 /// From the completed upgrade to the first message, and from the hello to the welcome.
 pub const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 
+/// How long a side that closes a connection waits for its last frames to arrive.
+pub const CLOSE: Duration = Duration::from_secs(2);
+
 /// A side that heard nothing for so long sends a ping.
 pub const PING_AFTER: Duration = Duration::from_secs(15);
 
@@ -55,6 +58,9 @@ pub const BATCH_CHANGES: usize = 256;
 
 /// Reports in flight to the manager before one is answered.
 pub const REPORT_WINDOW: usize = 64;
+
+/// The shortest and the longest wait before a report that could not be carried out is sent again.
+pub const REPORT_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
 /// Items on one node. A digest of so many is about 1,500 chunk hashes.
 pub const MAX_ITEMS: usize = 100_000;

@@ -61,6 +61,13 @@ pub enum Downstream {
         /// What became of it.
         result: ReportResult,
     },
+    /// A report cannot be carried out now: the node keeps it and sends it again.
+    ReportLater {
+        /// Its number.
+        seq: u64,
+        /// When to send it again, in milliseconds.
+        retry_after_ms: u64,
+    },
     /// The manager is about to close the connection, because it restarts or has too many at once.
     Restarting {
         /// When to dial again, in milliseconds: spread over the nodes, so that they do not return at once.
@@ -213,6 +220,7 @@ impl Downstream {
             Self::PutCredential { .. } => "put-credential",
             Self::Delete { .. } => "delete",
             Self::ReportResult { .. } => "report-result",
+            Self::ReportLater { .. } => "report-later",
             Self::Restarting { .. } => "restarting",
             Self::Replaced {} => "replaced",
             Self::Refused { .. } => "refused",
@@ -233,6 +241,7 @@ impl Downstream {
             Self::Welcome { .. }
             | Self::Synced { .. }
             | Self::ReportResult { .. }
+            | Self::ReportLater { .. }
             | Self::Restarting { .. }
             | Self::Replaced {}
             | Self::Refused { .. } => Ok(()),
@@ -248,6 +257,7 @@ impl Tagged for Downstream {
         "put-credential",
         "delete",
         "report-result",
+        "report-later",
         "restarting",
         "replaced",
         "refused",

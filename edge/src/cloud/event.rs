@@ -5,25 +5,18 @@ use std::time::Duration;
 use crate::{
     message::{Downstream, MessageError, Received, Upstream},
     object::ItemKey,
-    report::{Report, ReportResult},
+    report::Report,
 };
 
 /// What happened.
 #[derive(Debug)]
 pub enum Input {
-    /// [`super::Session::wake_at`] has come, or the node's set has changed, or another session of the node has begun.
+    /// [`super::Session::wake_at`] has come, or the node's set has changed, a report was carried out, or another session of the node has begun.
     Wake,
     /// A frame has come, read with [`Upstream::decode`].
     Frame(Result<Received<Upstream>, MessageError>),
     /// A ping or a pong has come.
     Heard,
-    /// A report was carried out, and [`super::Node::finish_report`] said that this is news.
-    ReportDone {
-        /// Its number.
-        seq: u64,
-        /// What became of it.
-        result: ReportResult,
-    },
     /// The manager is about to stop, or sheds load.
     Drain {
         /// When the node is to dial again.

@@ -12,8 +12,10 @@ mod window;
 pub use admission::{Peer, Refusal, Server};
 pub use event::{Input, Output};
 pub use objects::{Counts, NodeObjects};
+pub use reports::Verdict;
 pub use session::Session;
 
+use crate::message::Downstream;
 use reports::Reports;
 
 /// All that the manager keeps of one node, over its sessions.
@@ -22,6 +24,8 @@ pub struct Node {
     /// What the node should hold.
     pub objects: NodeObjects,
     reports: Reports,
+    /// Frames that tell the node what became of its reports.
+    answers: Vec<Downstream>,
     /// The number of the node's present session; an older one has been replaced.
     session: u64,
 }

@@ -4,9 +4,37 @@
 //! than carried out again. The numbers are unique within one start of the node's local controller only, so another
 //! start begins with nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use crate::{limits, report::ReportResult};
+use crate::{limits, message::Downstream, report::ReportResult};
+
+/// What carrying out a report came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is done with, either way.
+    Done(ReportResult),
+    /// Not now: the node keeps it and sends it again.
+    Later {
+        /// After so long, within [`limits::REPORT_RETRY`].
+        retry_after: Duration,
+    },
+}
+
+impl Verdict {
+    /// The frame that tells the node.
+    pub(super) fn frame(self, seq: u64) -> Downstream {
+        match self {
+            Self::Done(result) => Downstream::ReportResult { seq, result },
+            Self::Later { retry_after } => Downstream::ReportLater {
+                seq,
+                retry_after_ms: u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
+            },
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Reports {
@@ -59,11 +87,13 @@ impl Reports {
     }
 
     /// A report of this start was carried out; false where another start has come meanwhile.
-    pub(super) fn finish(&mut self, boot: &str, seq: u64, result: ReportResult) -> bool {
+    pub(super) fn finish(&mut self, boot: &str, seq: u64, verdict: &Verdict) -> bool {
         if self.boot != boot || !self.pending.remove(&seq) {
             return false;
         }
-        self.done.insert(seq, result);
+        if let Verdict::Done(result) = verdict {
+            self.done.insert(seq, result.clone());
+        }
         // The node has at most a window of reports without an answer, and those are the last ones.
         while self.done.len() > limits::REPORT_WINDOW {
             self.done.pop_first();
@@ -76,7 +106,8 @@ impl Reports {
 mod tests {
     use super::*;
 
-    const OK: ReportResult = ReportResult::Accepted {};
+    const ACCEPTED: ReportResult = ReportResult::Accepted {};
+    const OK: &Verdict = &Verdict::Done(ACCEPTED);
 
     #[test]
     fn a_report_is_carried_out_once_and_answered_as_often_as_asked() {
@@ -85,9 +116,27 @@ mod tests {
         assert_eq!(reports.take(1), Taken::New);
         assert_eq!(reports.take(1), Taken::Pending);
         assert!(reports.finish("a", 1, OK));
-        assert_eq!(reports.take(1), Taken::Done(OK));
+        assert_eq!(reports.take(1), Taken::Done(ACCEPTED));
         reports.boot("a");
-        assert_eq!(reports.take(1), Taken::Done(OK), "another session of the same start");
+        assert_eq!(
+            reports.take(1),
+            Taken::Done(ACCEPTED),
+            "another session of the same start"
+        );
+    }
+
+    #[test]
+    fn a_report_that_has_to_wait_is_new_when_it_comes_again() {
+        let mut reports = Reports::default();
+        reports.take(1);
+        assert!(reports.finish(
+            "",
+            1,
+            &Verdict::Later {
+                retry_after: Duration::from_secs(1)
+            }
+        ));
+        assert_eq!(reports.take(1), Taken::New);
     }
 
     #[test]

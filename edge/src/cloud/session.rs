@@ -15,7 +15,7 @@ use super::{
     admission::{Peer, Server},
     digesting::Answer,
     event::{Input, Output},
-    reports::Taken,
+    reports::{Taken, Verdict},
     window::Window,
 };
 use crate::{
@@ -92,10 +92,12 @@ impl Closing {
 }
 
 impl Node {
-    /// A report that came over this session was carried out. Where this returns true, the node's present session gets
-    /// [`Input::ReportDone`].
-    pub fn finish_report(&mut self, boot: &str, seq: u64, result: ReportResult) -> bool {
-        self.reports.finish(boot, seq, result)
+    /// A report that came over a session with this start of the node's local controller was carried out. The node's
+    /// present session tells it at its next [`Input::Wake`].
+    pub fn finish_report(&mut self, boot: &str, seq: u64, verdict: Verdict) {
+        if self.reports.finish(boot, seq, &verdict) {
+            self.answers.push(verdict.frame(seq));
+        }
     }
 }
 
@@ -114,6 +116,8 @@ impl Session {
         } = hello;
         node.session += 1;
         node.reports.boot(&boot);
+        // What they answer is sent again, and answered then.
+        node.answers = Vec::new();
         let resumed = stored
             .filter(|position| position.epoch == epoch)
             .map(|position| position.version);
@@ -182,12 +186,6 @@ impl Session {
             }
             Input::Heard => {
                 self.heard(now);
-                Ok(())
-            }
-            Input::ReportDone { seq, result } => {
-                if matches!(self.stage, Stage::Live(_)) {
-                    out.push(Output::Send(Downstream::ReportResult { seq, result }));
-                }
                 Ok(())
             }
             Input::Drain { reconnect_after } => {
@@ -283,7 +281,8 @@ impl Session {
             }
             (Upstream::Gap { seq, count }, Stage::Live(_)) => {
                 if node.reports.take(seq) == Taken::New {
-                    node.reports.finish(&self.boot, seq, ReportResult::Accepted {});
+                    node.reports
+                        .finish(&self.boot, seq, &Verdict::Done(ReportResult::Accepted {}));
                     out.push(Output::Gap { count });
                 }
                 out.push(Output::Send(Downstream::ReportResult {
@@ -316,6 +315,7 @@ impl Session {
     /// Sends what the window has room for.
     fn pump(&mut self, now: Duration, node: &mut Node, out: &mut Vec<Output>) {
         let Stage::Live(window) = &mut self.stage else { return };
+        out.extend(std::mem::take(&mut node.answers).into_iter().map(Output::Send));
         while let Some((version, frame)) = node.objects.next(window.sent(), self.confidential) {
             if !window.has_room_for(&frame) {
                 return;

@@ -43,8 +43,10 @@ pub enum Input {
         /// How many items the store holds now.
         holds: u64,
     },
-    /// The batch of the last [`Output::Store`] could not be stored, wholly or in part; the store is as it was before.
+    /// The store could not do what it was asked for. A batch that was not stored as a whole was not stored at all.
     StoreFailed {
+        /// What it was asked for.
+        asked: Asked,
         /// Why, for whoever looks at the node.
         cause: String,
     },
@@ -54,6 +56,17 @@ pub enum Input {
     OutboxGrew,
     /// What [`Output::Fetch`] asked for.
     Fetched(Vec<Outgoing>),
+}
+
+/// What a store that failed was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// [`Output::Store`].
+    Store,
+    /// [`Output::ReadRows`].
+    Rows,
+    /// [`Output::Fetch`].
+    Fetch,
 }
 
 /// What the caller is to do.

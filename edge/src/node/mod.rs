@@ -8,6 +8,6 @@ mod reconnect;
 mod session;
 pub mod store;
 
-pub use event::{Identity, Input, Output, State};
+pub use event::{Asked, Identity, Input, Output, State};
 pub use session::Session;
 pub use store::{Batch, Change, Outgoing};

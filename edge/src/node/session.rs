@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use super::{
-    event::{Identity, Input, Output, State},
+    event::{Asked, Identity, Input, Output, State},
     inbox::Inbox,
     outbox::Window,
     reconnect::Reconnect,
@@ -152,7 +152,7 @@ impl Session {
                 let idle = (*heard + limits::IDLE).min(*ping_at);
                 Some(match stage {
                     Stage::Greeting { until } | Stage::Digesting { until, .. } => idle.min(*until),
-                    Stage::Live { .. } => idle,
+                    Stage::Live { .. } => self.outbox.wake_at().map_or(idle, |at| idle.min(at)),
                 })
             }
         }
@@ -180,8 +180,12 @@ impl Session {
                 self.stored(holds, &mut out);
                 Ok(())
             }
-            Input::StoreFailed { cause } => {
-                self.storing = None;
+            Input::StoreFailed { asked, cause } => {
+                match asked {
+                    Asked::Store => self.storing = None,
+                    Asked::Rows => self.reading_rows = false,
+                    Asked::Fetch => self.outbox.read_failed(),
+                }
                 Err(Closing::because(format!("the store failed: {cause}")))
             }
             Input::Rows(rows) => {
@@ -203,7 +207,7 @@ impl Session {
         if let Err(closing) = went {
             self.close(closing, &mut out);
         }
-        self.pump(&mut out);
+        self.pump(now, &mut out);
         out
     }
 
@@ -338,6 +342,11 @@ impl Session {
                     out.push(Output::Settle { seq, result });
                 }
             }
+            (Downstream::ReportLater { seq, retry_after_ms }, Stage::Live { .. }) => {
+                let (least, most) = limits::REPORT_RETRY;
+                self.outbox
+                    .later(seq, now + Duration::from_millis(retry_after_ms).clamp(least, most));
+            }
             (Downstream::Restarting { reconnect_after_ms }, _) => {
                 self.reconnect.after(Duration::from_millis(reconnect_after_ms));
                 return Err(Closing::because("the manager asked to come back later"));
@@ -447,7 +456,7 @@ impl Session {
     }
 
     /// Asks for whatever can be asked for now.
-    fn pump(&mut self, out: &mut Vec<Output>) {
+    fn pump(&mut self, now: Duration, out: &mut Vec<Output>) {
         let Phase::Connected(Connection { stage, .. }) = &mut self.phase else {
             return;
         };
@@ -464,11 +473,14 @@ impl Session {
                 if self.storing.is_none()
                     && let Some((version, changes)) = inbox.batch()
                 {
-                    let position = base.advance(&base.epoch, version);
+                    let position = Position {
+                        version,
+                        ..base.clone()
+                    };
                     self.storing = Some((position.clone(), true));
                     out.push(Output::Store(Batch { changes, position }));
                 }
-                if let Some((after, limit)) = self.outbox.want() {
+                if let Some((after, limit)) = self.outbox.want(now) {
                     out.push(Output::Fetch { after, limit });
                 }
             }

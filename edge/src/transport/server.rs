@@ -1,0 +1,132 @@
+//! The manager's side: takes connections, upgrades them and hands them on.
+
+use std::{convert::Infallible, future::Future, net::SocketAddr};
+
+use axum::{
+    Extension, Router,
+    body::Body,
+    extract::ws::{Message, WebSocket, WebSocketUpgrade},
+    http::{Request, StatusCode},
+    response::{IntoResponse as _, Response},
+    routing::any,
+    serve::Listener,
+};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::{BUFFER, Event, Frame, Socket, WireMessage};
+use crate::{
+    cloud::Peer,
+    limits,
+    message::{Downstream, Upstream},
+};
+
+/// The manager's end of a connection.
+pub type ManagerSocket = Socket<WebSocket, Message, Upstream, Downstream>;
+
+/// What a listener knows of the other side of a connection.
+pub trait Address {
+    /// What of it counts for a session.
+    fn peer(&self) -> Peer;
+}
+
+impl Address for SocketAddr {
+    fn peer(&self) -> Peer {
+        Peer {
+            identity: None,
+            confidential: self.ip().to_canonical().is_loopback(),
+        }
+    }
+}
+
+/// A router that upgrades requests for `/` which offer the subprotocol, and hands the sockets to `handle`.
+///
+/// What is known of the peer is the request's [`Peer`] extension, as [`serve`] sets it; without one, nothing is.
+pub fn router<F, Handled>(handle: F) -> Router
+where
+    F: Fn(Peer, ManagerSocket) -> Handled + Clone + Send + Sync + 'static,
+    Handled: Future<Output = ()> + Send + 'static,
+{
+    let upgrade = async move |peer: Option<Extension<Peer>>, upgrade: WebSocketUpgrade| {
+        let peer = peer.map(|Extension(peer)| peer).unwrap_or_default();
+        take(upgrade, move |socket| handle(peer, socket))
+    };
+    Router::new().route("/", any(upgrade))
+}
+
+fn take<F, Handled>(upgrade: WebSocketUpgrade, handle: F) -> Response
+where
+    F: FnOnce(ManagerSocket) -> Handled + Send + 'static,
+    Handled: Future<Output = ()> + Send + 'static,
+{
+    let upgrade = upgrade
+        .protocols([limits::SUBPROTOCOL])
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER)
+        .max_message_size(limits::MAX_UPSTREAM)
+        .max_frame_size(limits::MAX_UPSTREAM);
+    if upgrade.selected_protocol().is_none() {
+        let hint = format!(
+            "this address speaks WebSocket with the subprotocol {}\n",
+            limits::SUBPROTOCOL
+        );
+        return (StatusCode::BAD_REQUEST, hint).into_response();
+    }
+    upgrade.on_upgrade(move |wire| handle(Socket::new(wire)))
+}
+
+/// Serves `router` on every connection that `listener` takes, until `stop`. Connections that were upgraded by then
+/// live on: whoever handles them ends them.
+pub async fn serve<L>(mut listener: L, router: Router, stop: CancellationToken)
+where
+    L: Listener,
+    L::Addr: Address,
+{
+    loop {
+        let (io, address) = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (router, peer) = (router.clone(), address.peer());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let (router, peer) = (router.clone(), peer.clone());
+            async move {
+                request.extensions_mut().insert(peer);
+                Ok::<_, Infallible>(router.oneshot(request.map(Body::new)).await.into_response())
+            }
+        });
+        tokio::spawn(async move {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(limits::HANDSHAKE)
+                .max_buf_size(2 * BUFFER)
+                .serve_connection(TokioIo::new(io), service)
+                .with_upgrades();
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended before it became a session");
+            }
+        });
+    }
+}
+
+impl WireMessage for Message {
+    fn text(text: String) -> Self {
+        Self::Text(text.into())
+    }
+
+    fn ping() -> Self {
+        Self::Ping(Vec::new().into())
+    }
+
+    fn read<F: Frame>(&self) -> Option<Event<F>> {
+        match self {
+            Self::Text(text) => Some(Event::Frame(F::decode(text))),
+            // Not text, so not a frame: read as one, it is malformed.
+            Self::Binary(_) => Some(Event::Frame(F::decode(""))),
+            Self::Ping(_) | Self::Pong(_) => Some(Event::Heard),
+            Self::Close(_) => None,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A WebSocket as both ends use it: frames in, frames out, neither waiting for the other.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    marker::PhantomData,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures::{Sink, Stream};
+use thiserror::Error;
+
+use crate::{
+    limits,
+    message::{Downstream, MessageError, Received, Upstream},
+};
+
+/// A frame of one direction.
+pub trait Frame: Sized {
+    /// Its text.
+    fn encode(&self) -> Result<String, serde_json::Error>;
+    /// Reads it.
+    fn decode(text: &str) -> Result<Received<Self>, MessageError>;
+}
+
+impl Frame for Downstream {
+    fn encode(&self) -> Result<String, serde_json::Error> {
+        self.encode()
+    }
+
+    fn decode(text: &str) -> Result<Received<Self>, MessageError> {
+        Self::decode(text)
+    }
+}
+
+impl Frame for Upstream {
+    fn encode(&self) -> Result<String, serde_json::Error> {
+        self.encode()
+    }
+
+    fn decode(text: &str) -> Result<Received<Self>, MessageError> {
+        Self::decode(text)
+    }
+}
+
+/// A message of a WebSocket library.
+pub trait WireMessage: Sized {
+    /// A text message.
+    fn text(text: String) -> Self;
+    /// A ping.
+    fn ping() -> Self;
+    /// What this message is to a session; none for what ends the connection.
+    fn read<F: Frame>(&self) -> Option<Event<F>>;
+}
+
+/// What a connection brings.
+#[derive(Debug)]
+pub enum Event<F> {
+    /// A frame.
+    Frame(Result<Received<F>, MessageError>),
+    /// A ping or a pong.
+    Heard,
+}
+
+/// How a connection ended.
+#[derive(Debug, Error)]
+pub enum Ended {
+    /// The other side closed it.
+    #[error("the other side closed the connection")]
+    Closed,
+    /// It broke, or the other side broke the rules of WebSocket.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+}
+
+/// One end of a connection: reads frames `In`, writes frames `Out`.
+pub struct Socket<W, M, In, Out> {
+    wire: W,
+    queue: VecDeque<Outgoing<Out>>,
+    unflushed: bool,
+    reads: PhantomData<fn(M) -> In>,
+}
+
+enum Outgoing<Out> {
+    Frame(Out),
+    Ping,
+}
+
+impl<W, M, E, In, Out> Socket<W, M, In, Out>
+where
+    W: Stream<Item = Result<M, E>> + Sink<M, Error = E> + Unpin,
+    M: WireMessage,
+    E: std::fmt::Display,
+    In: Frame,
+    Out: Frame,
+{
+    /// A socket over a WebSocket that is up.
+    pub fn new(wire: W) -> Self {
+        Self {
+            wire,
+            queue: VecDeque::new(),
+            unflushed: false,
+            reads: PhantomData,
+        }
+    }
+
+    /// Queues a frame. It is written while [`Socket::next`] is awaited; the sessions' windows bound the queue.
+    pub fn send(&mut self, frame: Out) {
+        self.queue.push_back(Outgoing::Frame(frame));
+    }
+
+    /// Queues a ping.
+    pub fn ping(&mut self) {
+        self.queue.push_back(Outgoing::Ping);
+    }
+
+    /// Writes what is queued and reads what comes, until something has come. May be dropped and called again.
+    pub async fn next(&mut self) -> Result<Event<In>, Ended> {
+        poll_fn(|context| {
+            if let Poll::Ready(Err(error)) = self.poll_write(context) {
+                return Poll::Ready(Err(broken(&error)));
+            }
+            Poll::Ready(match ready!(Pin::new(&mut self.wire).poll_next(context)) {
+                Some(Ok(message)) => message.read().ok_or(Ended::Closed),
+                Some(Err(error)) => Err(broken(&error)),
+                None => Err(Ended::Closed),
+            })
+        })
+        .await
+    }
+
+    /// Writes what is queued, closes the connection and waits for the other side to do so too, so that the last
+    /// frames arrive. Gives up after [`limits::CLOSE`].
+    pub async fn close(mut self) {
+        let goodbye = async {
+            poll_fn(|context| self.poll_write(context)).await.ok()?;
+            poll_fn(|context| Pin::new(&mut self.wire).poll_close(context))
+                .await
+                .ok()?;
+            while let Ok(Event::Frame(_) | Event::Heard) = self.next().await {}
+            Some(())
+        };
+        // That the goodbye did not get through changes nothing: the connection is dropped either way.
+        let _ = tokio::time::timeout(limits::CLOSE, goodbye).await;
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        while !self.queue.is_empty() {
+            ready!(Pin::new(&mut self.wire).poll_ready(context)).map_err(|error| error.to_string())?;
+            let Some(outgoing) = self.queue.pop_front() else { break };
+            let message = match outgoing {
+                Outgoing::Ping => M::ping(),
+                Outgoing::Frame(frame) => M::text(frame.encode().map_err(|error| error.to_string())?),
+            };
+            Pin::new(&mut self.wire)
+                .start_send(message)
+                .map_err(|error| error.to_string())?;
+            self.unflushed = true;
+        }
+        if self.unflushed {
+            ready!(Pin::new(&mut self.wire).poll_flush(context)).map_err(|error| error.to_string())?;
+            self.unflushed = false;
+            // An idle connection keeps no memory of a busy time.
+            self.queue = VecDeque::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn broken(error: &impl std::fmt::Display) -> Ended {
+    Ended::Broken(error.to_string())
+}
