@@ -82,7 +82,8 @@ impl Database {
         Ok(news)
     }
 
-    pub(super) fn forget(&mut self, key: &ObjectKey) -> Result<(), StoreError> {
+    /// Keeps nothing more of it, in the transaction in which its object goes.
+    pub(super) fn forget(&self, key: &ObjectKey) -> Result<(), StoreError> {
         self.execute(
             "DELETE FROM datasets WHERE namespace = ?1 AND name = ?2",
             [&key.namespace, &key.name],

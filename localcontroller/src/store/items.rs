@@ -120,6 +120,9 @@ impl Database {
             params![object.kind, object.namespace, object.name, secret],
         )?;
         self.state.holds = self.state.holds.saturating_sub(deleted as u64);
+        if !key.is_credential() && object.kind == super::DATASET {
+            self.forget(object)?;
+        }
         Ok(())
     }
 

@@ -36,6 +36,9 @@ use writer::{Closure, Database, Message, State, Writer};
 /// Where the store is, under the host's root. Sedna's own file (`var/lib/sedna/database.db`) is left alone.
 pub const PATH: &str = "var/lib/skerry/localcontroller.db";
 
+/// The kind of Datasets, as the link writes it.
+pub const DATASET: &str = "dataset";
+
 /// Calls that wait for the thread; above it, callers wait.
 const QUEUE: usize = 1024;
 
@@ -192,10 +195,11 @@ impl Store {
         Ok(news)
     }
 
-    /// Keeps nothing more of a Dataset.
-    pub async fn forget(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        let key = key.clone();
-        self.call(move |database| database.forget(&key)).await
+    /// Leaves the store no more room than it has now.
+    #[cfg(test)]
+    pub(crate) async fn fill_disk(&self) {
+        let fill = |database: &mut Database| database.first("PRAGMA max_page_count = 1", [], |_| Ok(()));
+        assert!(self.call(fill).await.is_ok());
     }
 
     async fn call<T, F>(&self, call: F) -> Result<T, StoreError>

@@ -189,7 +189,8 @@ async fn a_finding_is_told_when_it_is_news() {
     assert!(!store.find(&key("a"), found("v", 3)).await.unwrap(), "another resource");
     assert_eq!(store.finding(&key("a")).await.unwrap(), Some(found("u", 2)));
     assert_eq!(store.fetch(0, 10).await.unwrap().len(), 1, "only the newest");
-    store.forget(&key("a")).await.unwrap();
+    let delete = Change::Delete(key("a").into());
+    store.apply(batch(2, vec![delete])).await.unwrap();
     assert_eq!(store.finding(&key("a")).await.unwrap(), None);
 }
 

@@ -1,0 +1,122 @@
+//! What the local controller counts of itself, in the text format of `OpenMetrics`.
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::{Registry, Unit},
+};
+
+/// The counters and gauges, and the registry that names them.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Worker messages by what became of them.
+    pub worker_messages: Family<Outcome, Counter>,
+    /// Reports that the manager has answered, by its answer.
+    pub reports_settled: Family<Outcome, Counter>,
+    /// Batches that the store could not take, by why.
+    pub store_failures: Family<Outcome, Counter>,
+    /// Files of Datasets that were read to their end.
+    pub datasets_counted: Counter,
+    /// Dials of the manager.
+    pub dials: Counter,
+    /// Changes that came over the link and are stored.
+    pub changes_stored: Counter,
+    /// Whether a session is up.
+    pub link_live: Gauge,
+    /// Objects and credentials that the store holds.
+    pub items: Gauge,
+    /// Reports in the outbox that could be given up.
+    pub outbox_reports: Gauge,
+    /// Their bytes.
+    pub outbox_bytes: Gauge,
+}
+
+/// What became of something.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Outcome {
+    /// One word.
+    pub outcome: &'static str,
+}
+
+impl Outcome {
+    /// This outcome.
+    pub const fn new(outcome: &'static str) -> Self {
+        Self { outcome }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("skerry_localcontroller"),
+            worker_messages: Family::default(),
+            reports_settled: Family::default(),
+            store_failures: Family::default(),
+            datasets_counted: Counter::default(),
+            dials: Counter::default(),
+            changes_stored: Counter::default(),
+            link_live: Gauge::default(),
+            items: Gauge::default(),
+            outbox_reports: Gauge::default(),
+            outbox_bytes: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let Self {
+            registry,
+            worker_messages,
+            reports_settled,
+            store_failures,
+            datasets_counted,
+            dials,
+            changes_stored,
+            link_live,
+            items,
+            outbox_reports,
+            outbox_bytes,
+        } = self;
+        registry.register("worker_messages", "Messages of workers", worker_messages.clone());
+        registry.register(
+            "reports_settled",
+            "Reports that the manager has answered",
+            reports_settled.clone(),
+        );
+        registry.register(
+            "store_failures",
+            "What the store could not take",
+            store_failures.clone(),
+        );
+        registry.register(
+            "datasets_counted",
+            "Files of Datasets that were read to their end",
+            datasets_counted.clone(),
+        );
+        registry.register("dials", "Dials of the manager", dials.clone());
+        registry.register(
+            "changes_stored",
+            "Changes that the manager sent",
+            changes_stored.clone(),
+        );
+        registry.register(
+            "link_live",
+            "Whether a session with the manager is up",
+            link_live.clone(),
+        );
+        registry.register("items", "Objects and credentials in the store", items.clone());
+        registry.register("outbox_reports", "Reports in the outbox", outbox_reports.clone());
+        registry.register_with_unit("outbox", "Reports in the outbox", Unit::Bytes, outbox_bytes.clone());
+    }
+
+    /// All of them, as text.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
