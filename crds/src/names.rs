@@ -200,3 +200,20 @@ pub mod child {
         format!("hpa-{deployment}")
     }
 }
+
+/// How long a resource's name may be, in bytes, for its children's names and labels to fit: a Service's name and a
+/// label's value end at 63. Pods need no room: their names are cut to fit.
+pub mod limit {
+    /// The value of a label holds the name alone.
+    pub const LABEL: usize = 63;
+    /// `<name>-Cloud-svc`, the value of [`label::APP`](super::label::APP).
+    pub const JOINT_INFERENCE_SERVICE: usize = 53;
+    /// `<name>-aggregation`, a Service.
+    pub const FEDERATED_LEARNING_JOB: usize = 51;
+    /// `<name>-reidworker-svc`, the value of [`label::APP`](super::label::APP).
+    pub const OBJECT_SERVICE: usize = 48;
+    /// `<name>-fe-svc`, the value of [`label::APP`](super::label::APP).
+    pub const FEATURE_EXTRACTION_SERVICE: usize = 56;
+    /// `<name>-videoanalytics`, a Service.
+    pub const VIDEO_ANALYTICS_JOB: usize = 48;
+}

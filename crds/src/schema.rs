@@ -1,17 +1,16 @@
-//! The structural schema of a Kubernetes type, small enough to be embedded and strict enough to refuse mistakes.
+//! The structural schema of a type: small enough for `kubectl apply` and strict enough to refuse mistakes.
 //!
-//! It starts from the schema that `k8s-openapi` generates and makes of it what the API server takes in a CRD: references
-//! inlined, descriptions left out (they are nine tenths of the size), quantities, times and embedded metadata as the
-//! API server knows them, lists keyed where the built-in types key them, and what a pod cannot do without required.
+//! `schemars` says what a type looks like; this makes of it what the API server takes in a definition. References are
+//! inlined. An optional field is one that may be absent, not one that may be `null`: the API server drops a `null` where
+//! none is allowed, and Sedna's clients rely on that when they send one. Embedded Kubernetes types lose their
+//! descriptions (nine tenths of the size) and get what generation leaves out: quantities, keyed lists, atomic maps, and
+//! what a pod cannot do without.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 /// What a quantity looks like as text; the pattern of Kubernetes' own CRDs.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
-
-/// What a container's name looks like.
-const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 
 /// Types that a server-side apply replaces whole: half of a selector means something else.
 const ATOMIC: [&str; 9] = [
@@ -26,45 +25,93 @@ const ATOMIC: [&str; 9] = [
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
 ];
 
+/// Definitions of Kubernetes' own types are called after their package.
+const KUBERNETES: &str = "io.k8s.";
+
 /// The structural schema of `K`.
 pub(crate) fn structural<K: JsonSchema>() -> Map<String, Value> {
-    let settings = SchemaSettings::openapi3().with(|settings| {
-        settings.meta_schema = None;
-        settings.definitions_path = "/definitions".into();
-    });
-    let mut generator = settings.into_generator();
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
     let root = generator.subschema_for::<K>().to_value();
     let definitions = generator.take_definitions(false);
     inline(&root, &definitions)
 }
 
-/// A schema with its references replaced by what they refer to.
+/// An entry of `x-kubernetes-validations`: a CEL rule, and what to tell the user who broke it.
+pub(crate) fn rule(rule: &str, message: &str) -> Value {
+    json!({"rule": rule, "message": message})
+}
+
+/// An object's schema without one of its properties.
+pub(crate) fn without(mut schema: Map<String, Value>, property: &str) -> Map<String, Value> {
+    properties(&mut schema).and_then(|properties| properties.shift_remove(property));
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name != property);
+    }
+    schema
+}
+
+/// A schema with its references replaced by what they refer to. What is said beside a reference wins.
 fn inline(schema: &Value, definitions: &Map<String, Value>) -> Map<String, Value> {
     let Some(schema) = schema.as_object() else {
         return Map::new();
     };
-    let reference = schema.get("$ref").and_then(Value::as_str);
-    let Some(name) = reference.and_then(|path| path.rsplit('/').next()) else {
-        return inside(schema, definitions);
+    let mut schema = present(schema);
+    let Some(reference) = schema.shift_remove("$ref") else {
+        return inside(&schema, definitions);
     };
+    let name = reference
+        .as_str()
+        .and_then(|path| path.rsplit('/').next())
+        .unwrap_or_default();
+    let mut target = definition(name, definitions);
+    target.extend(schema);
+    target
+}
+
+/// The schema that is called `name`.
+fn definition(name: &str, definitions: &Map<String, Value>) -> Map<String, Value> {
     if let Some(leaf) = leaf(name) {
         return leaf;
     }
-    let mut target = definitions
-        .get(name)
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    amend(name, &mut target);
-    inside(&target, definitions)
+    let schema = definitions.get(name).and_then(Value::as_object);
+    let mut schema = schema.cloned().unwrap_or_default();
+    if name.starts_with(KUBERNETES) {
+        amend(name, &mut schema);
+        without_descriptions(&mut schema);
+    }
+    inside(&present(&schema), definitions)
 }
 
-/// A schema of no reference, without descriptions, its subschemas inlined.
+/// The schema of a value that is present: `schemars` writes an `Option` as its type or `null`.
+fn present(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut schema = schema.clone();
+    if let Some(Value::Array(types)) = schema.get("type") {
+        let type_ = types.iter().find(|type_| *type_ != "null").cloned();
+        schema.insert("type".to_owned(), type_.unwrap_or_default());
+    }
+    if let Some(Value::Array(choices)) = schema.shift_remove("anyOf") {
+        let choice = choices.iter().filter_map(Value::as_object);
+        let choice = choice.filter(|choice| choice.get("type") != Some(&json!("null")));
+        for (key, value) in choice.flatten() {
+            schema.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    // An enum whose variants have descriptions.
+    if let Some(Value::Array(variants)) = schema.shift_remove("oneOf") {
+        let names: Vec<_> = variants
+            .iter()
+            .filter_map(|variant| variant.get("const").cloned())
+            .collect();
+        schema.insert("type".to_owned(), json!("string"));
+        schema.insert("enum".to_owned(), Value::Array(names));
+    }
+    schema
+}
+
+/// A schema of no reference, its subschemas inlined.
 fn inside(schema: &Map<String, Value>, definitions: &Map<String, Value>) -> Map<String, Value> {
-    let mut result = Map::new();
-    for (key, value) in schema {
+    let inlined = schema.iter().map(|(key, value)| {
         let value = match (key.as_str(), value) {
-            ("description" | "title", Value::String(_)) => continue,
             ("properties", Value::Object(properties)) => {
                 let properties = properties.iter();
                 properties
@@ -74,9 +121,24 @@ fn inside(schema: &Map<String, Value>, definitions: &Map<String, Value>) -> Map<
             ("items" | "additionalProperties", schema) => Value::Object(inline(schema, definitions)),
             (_, value) => value.clone(),
         };
-        result.insert(key.clone(), value);
+        (key.clone(), value)
+    });
+    inlined.collect()
+}
+
+/// Drops the descriptions of a schema and of its properties; those of what it refers to go where that is inlined.
+fn without_descriptions(schema: &mut Map<String, Value>) {
+    schema.shift_remove("description");
+    for (key, value) in schema {
+        match (key.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                let schemas = properties.values_mut().filter_map(Value::as_object_mut);
+                schemas.for_each(without_descriptions);
+            }
+            ("items" | "additionalProperties", Value::Object(schema)) => without_descriptions(schema),
+            _ => {}
+        }
     }
-    result
 }
 
 /// Types whose schema is ours rather than the generated one.
@@ -86,12 +148,12 @@ fn leaf(name: &str) -> Option<Map<String, Value>> {
             json!({"pattern": QUANTITY, "x-kubernetes-int-or-string": true})
         }
         "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => json!({"x-kubernetes-int-or-string": true}),
-        // What a template's metadata may say. Go clients send `creationTimestamp: null`.
+        // What a template's metadata may say. Go clients send `creationTimestamp: null`, which the API server drops.
         "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta" => json!({
             "type": "object",
             "properties": {
                 "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-                "creationTimestamp": {"type": "string", "format": "date-time", "nullable": true},
+                "creationTimestamp": {"type": "string", "format": "date-time"},
                 "finalizers": {"type": "array", "items": {"type": "string"}},
                 "generateName": {"type": "string"},
                 "labels": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -115,7 +177,7 @@ fn amend(name: &str, schema: &mut Map<String, Value>) {
         }
         "io.k8s.api.core.v1.PodSpec" => {
             // A pod cannot be created with them.
-            properties(schema).and_then(|properties| properties.remove("ephemeralContainers"));
+            properties(schema).and_then(|properties| properties.shift_remove("ephemeralContainers"));
             for list in ["containers", "initContainers", "volumes"] {
                 keyed(schema, list, "name");
             }
@@ -126,8 +188,7 @@ fn amend(name: &str, schema: &mut Map<String, Value>) {
             keyed(schema, "volumeMounts", "mountPath");
             keyed(schema, "volumeDevices", "devicePath");
             set(schema, "image", "minLength", json!(1));
-            set(schema, "name", "maxLength", json!(63));
-            set(schema, "name", "pattern", json!(DNS_LABEL));
+            set(schema, "name", "minLength", json!(1));
         }
         _ => {}
     }
@@ -183,9 +244,5 @@ mod tests {
             let reference = &list["items"]["properties"]["env"]["items"]["properties"]["valueFrom"]["properties"];
             assert_eq!(reference["secretKeyRef"]["x-kubernetes-map-type"], json!("atomic"));
         }
-        assert_eq!(
-            schema.pointer("/properties/metadata/properties/creationTimestamp/nullable"),
-            Some(&json!(true))
-        );
     }
 }

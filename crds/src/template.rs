@@ -11,8 +11,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::schema;
-
 /// A JSON object that has the schema of the Kubernetes type `K`.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
@@ -80,16 +78,12 @@ impl<K: JsonSchema> JsonSchema for Embedded<K> {
         K::schema_name()
     }
 
-    fn schema_id() -> Cow<'static, str> {
-        format!("{}::{}", module_path!(), K::schema_id()).into()
-    }
-
     fn inline_schema() -> bool {
         true
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schema::structural::<K>().into()
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<K>()
     }
 }
 

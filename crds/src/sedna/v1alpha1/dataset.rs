@@ -18,6 +18,7 @@ use crate::conditions::Condition;
     namespaced,
     status = "DatasetStatus",
     derive = "PartialEq",
+    schema = "disabled",
     doc = "Samples that lie on an edge node or in a store that the node can reach.",
     printcolumn(
         name = "Ready",
@@ -45,7 +46,7 @@ pub struct DatasetSpec {
     /// The node that holds the samples.
     pub node_name: String,
     /// The Secret with the credentials of an `s3://` address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub credential_name: Option<String>,
 }
 
@@ -58,13 +59,13 @@ impl DatasetSpec {
 
 /// What is known of a Dataset. `numberOfSamples`, `updateTime` and `countError` are what its node reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct DatasetStatus {
     /// The generation that this status speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Progressing, Degraded.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<Condition>,
     /// How many samples the node counted.

@@ -19,6 +19,7 @@ use crate::{conditions::Condition, template::PodTemplate};
     namespaced,
     status = "FederatedLearningJobStatus",
     derive = "PartialEq",
+    schema = "disabled",
     doc = "Trainers that keep their samples, and an aggregator that joins what they learn.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Round", type_ = "integer", json_path = ".status.rounds[-1:].round"),
@@ -47,10 +48,10 @@ pub struct FederatedLearningJobSpec {
     #[schemars(length(min = 1))]
     pub training_workers: Vec<TrainingWorker>,
     /// The Model that the training starts from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pretrained_model: Option<OptionalModelRef>,
     /// How the weights travel; over the aggregator's WebSocket if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub transmitter: Option<Transmitter>,
 }
 
@@ -79,10 +80,10 @@ pub struct TrainingWorker {
 #[serde(rename_all = "camelCase")]
 pub struct Transmitter {
     /// Through object storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Transmitter>,
     /// Over the aggregator's WebSocket.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ws: Option<WsTransmitter>,
 }
 
@@ -93,7 +94,7 @@ pub struct S3Transmitter {
     /// The prefix under which weights are put, `s3://bucket/path`.
     pub agg_data_path: String,
     /// The Secret with the credentials.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub credential_name: Option<String>,
 }
 
@@ -110,14 +111,14 @@ pub struct WsTransmitter {}
 
 /// What is known of a `FederatedLearningJob`. `rounds` is what its trainers report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct FederatedLearningJobStatus {
     /// The generation that this status speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Progressing, Degraded, then the states that Sedna's clients read: Training (the newest rounds), and last
     /// Complete or Failed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<Condition>,
     /// When the job was first seen.
@@ -139,18 +140,18 @@ pub struct FederatedLearningJobStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Each worker, the aggregator first, and how it ended.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub workers: Vec<JobWorker>,
     /// The rounds that trainers reported, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub rounds: Vec<Round>,
 }
 
 /// One worker of a job. Its outcome is written here before anything else follows from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct JobWorker {
     /// Its `WORKER_NAME`, the same for every pod in its place.
     pub name: String,
@@ -202,7 +203,7 @@ pub enum Outcome {
 
 /// One round of training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct Round {
     /// Its number, from 1.
     pub round: i64,
@@ -210,19 +211,19 @@ pub struct Round {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
     /// The joint model's figures.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
     /// When the newest report about it came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_time: Option<Time>,
     /// What each trainer reported, in order of name.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<RoundWorker>,
 }
 
 /// What one trainer reported about a round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct RoundWorker {
     /// Its `WORKER_NAME`.
     pub name: String,
@@ -233,6 +234,6 @@ pub struct RoundWorker {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
     /// Its figures.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::common::{Metric, ModelRef, Parameter};
 use crate::{
     conditions::Condition,
+    schema::rule,
     template::{Embedded, PodTemplate},
 };
 
@@ -25,6 +26,7 @@ use crate::{
     namespaced,
     status = "JointInferenceServiceStatus",
     derive = "PartialEq",
+    schema = "disabled",
     doc = "A small model at the edge that asks a large one in the cloud about hard examples.",
     printcolumn(
         name = "Ready",
@@ -66,7 +68,7 @@ pub struct EdgeWorker {
     /// The worker's pod.
     pub template: PodTemplate,
     /// Scales the worker; absent for one replica.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hpa: Option<Autoscaling>,
 }
 
@@ -79,7 +81,7 @@ pub struct CloudWorker {
     /// The worker's pod.
     pub template: PodTemplate,
     /// Scales the worker; absent for one replica.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hpa: Option<Autoscaling>,
 }
 
@@ -96,29 +98,35 @@ pub struct HardExampleMining {
 /// What the worker's `HorizontalPodAutoscaler` says, but for its target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rule(
+    "!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",
+    "minReplicas must not be greater than maxReplicas",
+)]))]
 pub struct Autoscaling {
     /// Never fewer replicas than these; 1 if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub min_replicas: Option<i32>,
     /// Never more replicas than these.
+    #[schemars(range(min = 1))]
     pub max_replicas: i32,
     /// What the number of replicas follows; CPU at 80 % if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Embedded<MetricSpec>>,
     /// How fast it follows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub behavior: Option<Embedded<HorizontalPodAutoscalerBehavior>>,
 }
 
 /// What is known of a `JointInferenceService`. `metrics` is what its edge worker reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct JointInferenceServiceStatus {
     /// The generation that this status speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Progressing, Degraded, and last the state that Sedna's clients read: Pending, Running or Failed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<Condition>,
     /// When the service was first seen.
@@ -134,14 +142,13 @@ pub struct JointInferenceServiceStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<ServiceWorkers>,
     /// The edge worker's figures: `inferenceNumber`, `hardExampleNumber`, `uploadCloudRatio`, …
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub metrics: Vec<Metric>,
 }
 
 /// The two workers of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct ServiceWorkers {
     /// The worker at the edge.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +160,7 @@ pub struct ServiceWorkers {
 
 /// How a worker's Deployment is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct ServiceWorker {
     /// The Deployment's name.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,6 +18,7 @@ use crate::conditions::Condition;
     namespaced,
     status = "ModelStatus",
     derive = "PartialEq",
+    schema = "disabled",
     doc = "A trained model: where it is, and how it is written.",
     printcolumn(
         name = "Ready",
@@ -45,7 +46,7 @@ pub struct ModelSpec {
     #[serde(rename = "device_soc_versions", default, skip_serializing_if = "Vec::is_empty")]
     pub device_soc_versions: Vec<String>,
     /// The Secret with the credentials of an `s3://` address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub credential_name: Option<String>,
 }
 
@@ -58,17 +59,17 @@ impl ModelSpec {
 
 /// What is known of a Model. `metrics` and `updateTime` come from the job that trains it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct ModelStatus {
     /// The generation that this status speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Progressing, Degraded.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<Condition>,
     /// The model's figures, as its training reported them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub metrics: Vec<Metric>,
     /// When the metrics last changed.

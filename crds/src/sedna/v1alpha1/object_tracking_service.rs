@@ -1,0 +1,43 @@
+//! `ObjectTrackingService`: cameras that follow objects, and recognise them from one to the next.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::common::{ObjectServiceStatus, PodWorker, ReidWorkers};
+
+/// Cameras that follow objects, and recognise them from one to the next.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "sedna.io",
+    version = "v1alpha1",
+    kind = "ObjectTrackingService",
+    plural = "objecttrackingservices",
+    shortname = "objt",
+    namespaced,
+    status = "ObjectServiceStatus",
+    derive = "PartialEq",
+    schema = "disabled",
+    doc = "Cameras that follow objects, and recognise them from one to the next.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Active", type_ = "integer", json_path = ".status.active"),
+    printcolumn(name = "Failed", type_ = "integer", json_path = ".status.failed"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectTrackingServiceSpec {
+    /// What follows objects, one at each camera.
+    pub tracking_workers: Vec<PodWorker>,
+    /// What recognises objects.
+    pub reid_workers: ReidWorkers,
+}
