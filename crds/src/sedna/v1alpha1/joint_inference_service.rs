@@ -135,7 +135,7 @@ pub struct JointInferenceServiceStatus {
     /// How many of the two workers are available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<i32>,
-    /// How many of the two workers are not.
+    /// How many of the two workers cannot be as declared until somebody acts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<i32>,
     /// Each worker's Deployment.
