@@ -26,6 +26,17 @@ pub enum Payload {
     SamplesFailed(String),
 }
 
+impl Payload {
+    /// What it says, in few words, for whoever has to be told that it makes no sense.
+    pub(crate) fn title(&self) -> &'static str {
+        match self {
+            Self::Worker(_) => "a worker's message",
+            Self::Samples(_) => "a count of samples",
+            Self::SamplesFailed(_) => "a failed count of samples",
+        }
+    }
+}
+
 /// The body of `POST /sedna/workers/{name}/info`: the contract of Sedna's worker library.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -69,6 +80,18 @@ pub struct StatusChange {
     pub status: Map<String, Value>,
 }
 
+impl StatusChange {
+    /// The change of a single reported field.
+    pub(crate) fn field(kind: ObjectKind, name: impl Into<String>, field: &str, value: impl Serialize) -> Self {
+        let value = serde_json::to_value(value).unwrap_or_default();
+        Self {
+            kind,
+            name: name.into(),
+            status: Map::from_iter([(field.to_owned(), value)]),
+        }
+    }
+}
+
 /// Why a report is refused for good: sending it again would change nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
@@ -80,4 +103,32 @@ pub enum Refusal {
         /// What was found.
         found: String,
     },
+    /// Another node has to report on it.
+    #[error("node {found} reports, but the resource is on node {right}")]
+    Node {
+        /// Who reports.
+        found: String,
+        /// Who should.
+        right: String,
+    },
+    /// A figure makes no sense.
+    #[error("{field} makes no sense: {found}; {right}")]
+    Value {
+        /// The field's path in the message.
+        field: &'static str,
+        /// What was found.
+        found: String,
+        /// What would be right.
+        right: &'static str,
+    },
+}
+
+impl Refusal {
+    /// The payload is of a form that this kind does not take.
+    pub(crate) fn form(kind: ObjectKind, payload: &Payload) -> Self {
+        Self::Form {
+            kind: kind.kind,
+            found: payload.title().to_owned(),
+        }
+    }
 }
