@@ -5,5 +5,6 @@ pub mod admin;
 pub mod client;
 pub mod config;
 pub mod engine;
+pub mod hub;
 pub mod lease;
 pub mod metrics;

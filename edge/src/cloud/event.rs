@@ -38,6 +38,13 @@ pub enum Output {
     },
     /// Carry this report out, then tell [`super::Node::finish_report`] what became of it.
     Report(Report),
+    /// The node has stored changes: to be counted.
+    Acked {
+        /// How many.
+        changes: usize,
+        /// How long the one that waited longest did, from the change of the set.
+        slowest: Duration,
+    },
     /// The node has given up so many reports: to be counted and logged.
     Gap {
         /// How many.

@@ -26,6 +26,16 @@ pub struct Node {
     reports: Reports,
     /// Frames that tell the node what became of its reports.
     answers: Vec<Downstream>,
-    /// The number of the node's present session; an older one has been replaced.
-    session: u64,
+    /// The number of the node's last session; an older one has been replaced.
+    session: Option<u64>,
+}
+
+impl Node {
+    /// A node of which nothing is known and nothing wanted; see [`NodeObjects::counting_from`].
+    pub fn counting_from(version: u64) -> Self {
+        Self {
+            objects: NodeObjects::counting_from(version),
+            ..Self::default()
+        }
+    }
 }

@@ -87,6 +87,15 @@ pub struct Counts {
 }
 
 impl NodeObjects {
+    /// An empty set whose versions come after `version`: where a set was dropped and is made anew within one epoch, its
+    /// versions have to rise all the same.
+    pub fn counting_from(version: u64) -> Self {
+        Self {
+            version,
+            ..Self::default()
+        }
+    }
+
     /// Makes the node hold exactly these items of `owner`; false where that changes nothing.
     ///
     /// Order counts where an item needs another: it is kept on the way.
@@ -260,8 +269,8 @@ impl NodeObjects {
         self.known == Known::Digesting
     }
 
-    /// Forgets what is known of the node: the next session starts with a digest.
-    pub(super) fn forget(&mut self) {
+    /// Forgets what is known of the node: its session ends, the next starts with a digest.
+    pub fn forget(&mut self) {
         self.known = Known::Nothing;
         self.changes.clear();
         self.items.retain(|_, entry| {
@@ -288,6 +297,8 @@ impl NodeObjects {
     pub(super) fn begin_digest(&mut self, holds: u64, confidential: bool) -> Vec<ChunkHash> {
         self.forget();
         self.known = Known::Digesting;
+        // No two digests lead to the same version, so that a store of before a digest is never taken for one of after.
+        self.version += 1;
         self.acked = self.version;
         let mut rows = Vec::with_capacity(self.items.len());
         for entry in self.items.values_mut() {
@@ -424,9 +435,10 @@ impl NodeObjects {
         }
     }
 
-    /// The node has stored every change up to `version`.
-    pub(super) fn ack(&mut self, version: u64) {
+    /// The node has stored every change up to `version`; how many those were, and since when the oldest waited.
+    pub(super) fn ack(&mut self, version: u64) -> (usize, Option<Duration>) {
         self.acked = self.acked.max(version);
+        let (before, since) = (self.changes.len(), self.oldest_unacked());
         while let Some(first) = self.changes.first_entry().filter(|first| *first.key() <= version) {
             let key = first.remove().key;
             match self.items.get_mut(&key) {
@@ -441,5 +453,6 @@ impl NodeObjects {
                 None => {}
             }
         }
+        (before - self.changes.len(), since)
     }
 }

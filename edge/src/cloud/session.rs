@@ -103,8 +103,15 @@ impl Node {
 
 impl Session {
     /// Starts a session of the node that said this, after [`Server::check`]; what to do first. It replaces the node's
-    /// session before, which has to be given [`Input::Wake`].
-    pub fn start(now: Duration, server: &Server, peer: &Peer, hello: Hello, node: &mut Node) -> (Self, Vec<Output>) {
+    /// session before, which has to be given [`Input::Wake`]. No two sessions may have the same `number`.
+    pub fn start(
+        now: Duration,
+        number: u64,
+        server: &Server,
+        peer: &Peer,
+        hello: Hello,
+        node: &mut Node,
+    ) -> (Self, Vec<Output>) {
         let Server { cluster, epoch } = server.clone();
         let Hello {
             node: _,
@@ -114,7 +121,7 @@ impl Session {
             stored,
             holds,
         } = hello;
-        node.session += 1;
+        node.session = Some(number);
         node.reports.boot(&boot);
         // What they answer is sent again, and answered then.
         node.answers = Vec::new();
@@ -129,7 +136,7 @@ impl Session {
             (Start::Digest { chunks }, Stage::Digesting { answer, until })
         };
         let mut session = Self {
-            number: node.session,
+            number,
             boot,
             confidential: peer.confidential,
             stage,
@@ -204,7 +211,7 @@ impl Session {
 
     /// Whether this session still is the node's, and what is known of the node still what this session found out.
     fn stands(&self, node: &Node) -> Result<(), Closing> {
-        if node.session != self.number {
+        if node.session != Some(self.number) {
             return Err(Closing::new(Tell::Replaced, "another session of this node has begun"));
         }
         let known = match &self.stage {
@@ -273,7 +280,12 @@ impl Session {
                         "version {version} was acknowledged and never sent"
                     )));
                 }
-                node.objects.ack(version);
+                if let (changes, Some(since)) = node.objects.ack(version) {
+                    out.push(Output::Acked {
+                        changes,
+                        slowest: now.saturating_sub(since),
+                    });
+                }
             }
             (Upstream::Report { settled, report }, Stage::Live(_)) => {
                 node.reports.settled(settled);

@@ -1,0 +1,226 @@
+//! One connection of a node: carries out what its session says.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use skerry_edge::{
+    Downstream, Upstream,
+    cloud::{Input, Output, Peer, Session},
+    limits,
+    message::{Hello, Received, RefusedReason},
+    transport::{Event, server::ManagerSocket},
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::{sleep_until, timeout},
+};
+
+use super::{Connected, Hub, NodeName, State, Term};
+
+/// How long nodes that are sent away at once are spread over, for each thousand of them: a manager on two cores takes
+/// up about so many sessions a second.
+const SPREAD_PER_THOUSAND: Duration = Duration::from_secs(1);
+
+/// Serves one connection to its end.
+pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
+    let number = hub.shared.counters.connections.fetch_add(1, Relaxed);
+    let mut term = hub.shared.term.subscribe();
+    let present = term.borrow_and_update().clone();
+    let farewell = match present {
+        None => Some(Downstream::Restarting {
+            reconnect_after_ms: millis(hub.reconnect_after()),
+        }),
+        Some(present) => match hello(&mut socket, &present, &peer).await {
+            Ok(hello) => {
+                let (mut connection, outputs) = Connection::start(hub, number, present, &peer, hello);
+                connection.carry_out(outputs, &mut socket);
+                connection.run(&mut socket, &mut term).await;
+                connection.end();
+                None
+            }
+            Err(refused) => {
+                hub.shared.counters.refused.fetch_add(1, Relaxed);
+                refused
+            }
+        },
+    };
+    if let Some(farewell) = farewell {
+        socket.send(farewell);
+    }
+    socket.close().await;
+}
+
+/// Awaits the hello and checks it; what to answer otherwise.
+async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<Hello, Option<Downstream>> {
+    let first = async {
+        loop {
+            match socket.next().await {
+                Ok(Event::Heard) => {}
+                Ok(Event::Frame(frame)) => return Some(frame),
+                Err(_) => return None,
+            }
+        }
+    };
+    let violation = |hint: String| {
+        Some(Downstream::Refused {
+            reason: RefusedReason::Violation,
+            hint,
+        })
+    };
+    match timeout(limits::FIRST_MESSAGE, first).await {
+        Ok(Some(Ok(Received::Message(Upstream::Hello(hello))))) => match term.server.check(peer, &hello) {
+            Ok(()) => Ok(hello),
+            Err(refusal) => {
+                tracing::warn!(node = hello.node, %refusal, "a node was refused");
+                Err(Some(refusal.frame()))
+            }
+        },
+        Ok(Some(Err(error))) => Err(violation(error.to_string())),
+        Ok(Some(Ok(_))) => Err(violation("a session begins with a hello".to_owned())),
+        Ok(None) => Err(None),
+        Err(_) => Err(violation(format!(
+            "no hello within {} s",
+            limits::FIRST_MESSAGE.as_secs()
+        ))),
+    }
+}
+
+struct Connection {
+    hub: Hub,
+    term: Term,
+    node: NodeName,
+    number: u64,
+    session: Session,
+    wake: Arc<Notify>,
+}
+
+impl Connection {
+    fn start(hub: Hub, number: u64, term: Term, peer: &Peer, hello: Hello) -> (Self, Vec<Output>) {
+        let node: NodeName = hello.node.as_str().into();
+        let agent = hello.agent.clone();
+        let wake = Arc::<Notify>::default();
+        let since = hub.now();
+        let mut state = hub.shared.state.lock();
+        let (held, _) = state.placements.node_with_rule(&node);
+        let (session, outputs) = Session::start(since, number, &term.server, peer, hello, held);
+        let connected = Connected {
+            number,
+            wake: wake.clone(),
+            since,
+            agent,
+        };
+        let replaced = state.connected.insert(node.clone(), connected);
+        drop(state);
+        if let Some(replaced) = replaced {
+            replaced.wake.notify_one();
+        }
+        tracing::info!(%node, confidential = peer.confidential, "a node has connected");
+        (
+            Self {
+                hub,
+                term,
+                node,
+                number,
+                session,
+                wake,
+            },
+            outputs,
+        )
+    }
+
+    async fn run(&mut self, socket: &mut ManagerSocket, term: &mut watch::Receiver<Option<Term>>) {
+        while let Some(wake_at) = self.session.wake_at() {
+            let input = tokio::select! {
+                event = socket.next() => match event {
+                    Ok(Event::Frame(frame)) => Input::Frame(frame),
+                    Ok(Event::Heard) => Input::Heard,
+                    Err(ended) => {
+                        tracing::info!(node = %self.node, %ended, "a node has disconnected");
+                        return;
+                    }
+                },
+                () = self.wake.notified() => Input::Wake,
+                () = sleep_until(self.hub.shared.origin + wake_at) => Input::Wake,
+                _ = term.changed() => Input::Drain { reconnect_after: self.hub.reconnect_after() },
+            };
+            let outputs = self.handle(input);
+            self.carry_out(outputs, socket);
+        }
+    }
+
+    fn handle(&mut self, input: Input) -> Vec<Output> {
+        let now = self.hub.now();
+        let mut state = self.hub.shared.state.lock();
+        let outputs = {
+            let (node, may_delete) = state.placements.node_with_rule(&self.node);
+            self.session.handle(now, input, node, &may_delete)
+        };
+        for output in &outputs {
+            if let Output::Strays(keys) = output {
+                state.placements.strayed(&self.node, keys);
+            }
+        }
+        outputs
+    }
+
+    fn carry_out(&mut self, outputs: Vec<Output>, socket: &mut ManagerSocket) {
+        let (node, counters) = (&self.node, &self.hub.shared.counters);
+        for output in outputs {
+            match output {
+                Output::Send(frame) => socket.send(frame),
+                Output::Ping => socket.ping(),
+                Output::Close { cause } => tracing::info!(%node, cause, "a session was ended"),
+                Output::Report(report) => {
+                    self.hub
+                        .take_report(self.term.reports.clone(), node, self.session.boot(), report);
+                }
+                Output::Acked { changes, slowest } => {
+                    counters.acked.fetch_add(changes as u64, Relaxed);
+                    counters.slowest_ack_ms.fetch_max(millis(slowest), Relaxed);
+                }
+                Output::Gap { count } => {
+                    counters.reports_given_up.fetch_add(count, Relaxed);
+                    tracing::warn!(%node, count, "a node gave up reports, its outbox was full");
+                }
+                Output::Strays(keys) => tracing::debug!(%node, items = keys.len(), "a node holds items in excess"),
+            }
+        }
+    }
+
+    fn end(self) {
+        self.hub
+            .shared
+            .counters
+            .unknown_frames
+            .fetch_add(self.session.unknown_frames(), Relaxed);
+        let mut state = self.hub.shared.state.lock();
+        let State {
+            placements,
+            connected,
+            busy: _,
+        } = &mut *state;
+        // Where another connection has taken over, all belongs to it.
+        if connected
+            .get(&self.node)
+            .is_some_and(|connected| connected.number == self.number)
+        {
+            connected.remove(&self.node);
+            placements.release(&self.node);
+        }
+    }
+}
+
+impl Hub {
+    /// When a node that is sent away is to come back.
+    fn reconnect_after(&self) -> Duration {
+        let thousands = u32::try_from(self.shared.sessions.len() / 1000).unwrap_or(u32::MAX);
+        let spread = SPREAD_PER_THOUSAND.saturating_mul(thousands.saturating_add(1));
+        spread.mul_f64(rand::random())
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,221 @@
+//! The edge hub: keeps every node told of its part, and hands on what nodes report.
+//!
+//! ```text
+//!   engine ── set, gone, listed ──▶ Placements ◀── sessions, one task a connection ◀── nodes
+//!   engine ◀── reports, one at a time a resource ──────────┘
+//! ```
+//!
+//! Decides nothing about a kind, and nothing about the protocol: what goes over a connection is
+//! [`skerry_edge::cloud::Session`]'s. All state is behind one lock that is held for map operations only; frames are
+//! written outside of it. State is kept of nodes that are connected or should hold something, of no others.
+
+mod connection;
+mod engine;
+mod placements;
+mod reports;
+mod status;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use axum::Router;
+use parking_lot::Mutex;
+use skerry_edge::{
+    Credential, Item, Object, ObjectKey,
+    cloud::Server,
+    limits,
+    transport::server::{self, Address},
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use reports::Reports;
+pub use status::{NodeStatus, Snapshot};
+
+use placements::{NodeName, Placements};
+use reports::Busy;
+
+/// What one node holds of an owner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The object; its key and uid are the owner's.
+    pub object: Object,
+    /// What the node needs to reach the data. Stored before the object.
+    pub credentials: Vec<Credential>,
+}
+
+/// The hub; cheap to clone.
+#[derive(Clone)]
+pub struct Hub {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    origin: Instant,
+    state: Mutex<State>,
+    /// Which term the manager serves, if it leads.
+    term: watch::Sender<Option<Term>>,
+    sessions: TaskTracker,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct State {
+    placements: Placements,
+    connected: HashMap<NodeName, Connected>,
+    busy: HashMap<NodeName, Busy>,
+}
+
+/// What is known of a node's present connection.
+struct Connected {
+    /// Tells connections of one node apart.
+    number: u64,
+    wake: Arc<Notify>,
+    since: Duration,
+    agent: String,
+}
+
+/// A time during which this manager leads.
+#[derive(Clone)]
+struct Term {
+    server: Arc<Server>,
+    reports: Arc<dyn Reports>,
+}
+
+/// What happened since the process began.
+#[derive(Default)]
+struct Counters {
+    connections: AtomicU64,
+    refused: AtomicU64,
+    unknown_frames: AtomicU64,
+    acked: AtomicU64,
+    slowest_ack_ms: AtomicU64,
+    reports_accepted: AtomicU64,
+    reports_refused: AtomicU64,
+    reports_put_off: AtomicU64,
+    reports_given_up: AtomicU64,
+    oversize: AtomicU64,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                origin: Instant::now(),
+                state: Mutex::default(),
+                term: watch::Sender::new(None),
+                sessions: TaskTracker::new(),
+                counters: Counters::default(),
+            }),
+        }
+    }
+}
+
+impl Hub {
+    /// Begins to serve nodes under this epoch; reports go to `reports`. What nodes hold is found out anew.
+    pub fn lead(&self, server: Server, reports: Arc<dyn Reports>) {
+        self.shared.state.lock().placements.forget_nodes();
+        self.shared.term.send_replace(Some(Term {
+            server: Arc::new(server),
+            reports,
+        }));
+    }
+
+    /// Ends all sessions and serves no node until [`Hub::lead`]: the epoch is over. Placements are kept.
+    pub fn stand_down(&self) {
+        self.shared.term.send_replace(None);
+    }
+
+    /// Ends all sessions, tells the nodes when to come back, and waits until the last one knows.
+    pub async fn shut_down(&self) {
+        self.stand_down();
+        self.shared.sessions.close();
+        self.shared.sessions.wait().await;
+    }
+
+    /// The routes that nodes connect to.
+    pub fn router(&self) -> Router {
+        let hub = self.clone();
+        server::router(move |peer, socket| {
+            hub.shared
+                .sessions
+                .track_future(connection::serve(hub.clone(), peer, socket))
+        })
+    }
+
+    /// Serves nodes on this listener until `stop`; see [`Hub::shut_down`] for those that are connected then.
+    pub async fn serve<L>(&self, listener: L, stop: CancellationToken)
+    where
+        L: axum::serve::Listener,
+        L::Addr: Address,
+    {
+        server::serve(listener, self.router(), stop).await;
+    }
+
+    /// What `owner` places on nodes, whole: a node that is not named holds nothing of it.
+    pub fn set(&self, owner: &ObjectKey, parts: BTreeMap<String, Part>) {
+        let largest = parts
+            .values()
+            .map(|part| part.object.body.json().len())
+            .max()
+            .unwrap_or_default();
+        if largest > limits::MAX_BODY {
+            // As for an owner that cannot be planned: its nodes keep what they have.
+            self.shared.counters.oversize.fetch_add(1, Relaxed);
+            tracing::error!(%owner, bytes = largest, limit = limits::MAX_BODY, "an object is too large for its node");
+            return;
+        }
+        let items = |Part { object, credentials }: Part| {
+            credentials
+                .into_iter()
+                .map(Item::Credential)
+                .chain([Item::Object(object)])
+                .collect()
+        };
+        let parts = parts
+            .into_iter()
+            .map(|(node, part)| (node.into(), items(part)))
+            .collect();
+        self.change(|placements, now| placements.set(now, owner, parts));
+    }
+
+    /// `owner` is gone for certain.
+    pub fn owner_gone(&self, owner: &ObjectKey) {
+        self.change(|placements, now| placements.gone(now, owner));
+    }
+
+    /// A consistent list of `kind` (lower-case, singular) named exactly these owners; others of that kind are gone.
+    pub fn kind_listed(&self, kind: &str, owners: BTreeSet<ObjectKey>) {
+        self.change(|placements, now| placements.listed(now, kind, owners));
+    }
+
+    /// It is not known any more which owners of `kind` there are: none of them counts as gone until the next list.
+    pub fn kind_unknown(&self, kind: &str) {
+        self.shared.state.lock().placements.unlisted(kind);
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.origin.elapsed()
+    }
+
+    /// Changes placements, then wakes the sessions of the nodes for which that changes something.
+    fn change(&self, change: impl FnOnce(&mut Placements, Duration) -> Vec<NodeName>) {
+        let now = self.now();
+        let mut state = self.shared.state.lock();
+        for node in change(&mut state.placements, now) {
+            match state.connected.get(&node) {
+                Some(connected) => connected.wake.notify_one(),
+                None => state.placements.release(&node),
+            }
+        }
+    }
+}
