@@ -96,6 +96,11 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, path, value.into(), detail)
     }
 
+    /// A value of the wrong type; `detail` says which type is right.
+    pub fn type_invalid(path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::TypeInvalid, path, value.into(), detail)
+    }
+
     /// A field that may not be set, or not be changed.
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
@@ -112,8 +117,8 @@ impl FieldError {
     }
 
     /// A value that is none of `supported`.
-    pub fn not_supported(path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
-        let quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+    pub fn not_supported(path: impl Into<String>, value: impl Into<Value>, supported: &[impl AsRef<str>]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|value| format!("{:?}", value.as_ref())).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
         Self::new(FieldErrorKind::NotSupported, path, value.into(), detail)
     }
@@ -128,6 +133,13 @@ impl FieldError {
             value: None,
             detail,
         }
+    }
+
+    /// `count` items where `limit` are allowed.
+    pub fn too_many(path: impl Into<String>, count: usize, limit: usize) -> Self {
+        let unit = if limit == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {limit} {unit}");
+        Self::new(FieldErrorKind::TooMany, path, count.into(), detail)
     }
 
     /// The error without its path.

@@ -1,1 +1,27 @@
-//! Structural schemas of custom resources: validation, defaulting, pruning, CEL. Pure functions; never stores anything.
+//! Structural schemas, of custom resources and of the built-in types: validation, defaulting, pruning, CEL, and how
+//! lists are merged. Pure functions; never stores anything, never decides which verb is asked.
+
+mod admit;
+mod builtin;
+mod cel;
+mod default;
+mod embedded;
+mod format;
+mod limits;
+mod lists;
+mod metadata;
+mod names;
+mod node;
+mod number;
+mod parse;
+mod path;
+mod prune;
+mod validate;
+
+pub use builtin::{builtin, component_schemas, object_meta, type_name};
+pub use metadata::{validate_metadata, validate_metadata_update};
+pub use names::NameRule;
+pub use node::{ListKind, PatchStrategy, Schema};
+
+#[cfg(test)]
+mod tests;
