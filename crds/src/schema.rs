@@ -148,12 +148,13 @@ fn leaf(name: &str) -> Option<Map<String, Value>> {
             json!({"pattern": QUANTITY, "x-kubernetes-int-or-string": true})
         }
         "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => json!({"x-kubernetes-int-or-string": true}),
-        // What a template's metadata may say. Go clients send `creationTimestamp: null`, which the API server drops.
+        // What a template's metadata may say. Go clients send `creationTimestamp: null`, and Sedna's definitions let any
+        // metadata pass.
         "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta" => json!({
             "type": "object",
             "properties": {
                 "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-                "creationTimestamp": {"type": "string", "format": "date-time"},
+                "creationTimestamp": {"type": "string", "format": "date-time", "nullable": true},
                 "finalizers": {"type": "array", "items": {"type": "string"}},
                 "generateName": {"type": "string"},
                 "labels": {"type": "object", "additionalProperties": {"type": "string"}},
