@@ -1,0 +1,321 @@
+//! A kubelet without processes, for tests in virtual time: pods start, become ready, end and fail as the test says, and
+//! deleted pods go after their grace period.
+//!
+//! It stands for the kubelets of all its nodes. It never starts anything and knows no probes or volumes.
+
+mod act;
+mod script;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::params::Preconditions;
+use kube::runtime::watcher;
+use kube::runtime::{WatchStreamExt, watcher as follow};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::cache::Table;
+use super::clock::Times;
+use super::heartbeat;
+use super::meta::{Id, id, node_name, uid};
+use super::node::NodeSpec;
+use super::queue::Queue;
+use crate::api::Clock;
+use act::{Act, Place, act, evicted};
+use script::Script;
+pub use script::{Behaviour, Timing};
+
+/// The kubelets of some nodes. They stop when this is dropped.
+#[derive(Clone)]
+pub struct FakeKubelet {
+    shared: Arc<Shared>,
+    _tasks: Arc<JoinSet<()>>,
+}
+
+struct Shared {
+    script: Mutex<Script>,
+    changed: watch::Sender<()>,
+}
+
+impl FakeKubelet {
+    /// Makes the nodes known and starts their kubelets. By default every pod runs and becomes ready.
+    pub async fn spawn(
+        client: Client,
+        clock: Clock,
+        nodes: impl IntoIterator<Item = NodeSpec>,
+    ) -> Result<Self, kube::Error> {
+        let shared = Arc::new(Shared {
+            script: Mutex::default(),
+            changed: watch::Sender::new(()),
+        });
+        let mut addresses = BTreeMap::new();
+        for (index, node) in (1_u8..=250).zip(nodes) {
+            let address = format!("192.0.2.{index}");
+            heartbeat::register(&client, &clock, &node, &address).await?;
+            addresses.insert(node.name, address);
+        }
+        let mut tasks = JoinSet::new();
+        tasks.spawn(beat(
+            client.clone(),
+            clock,
+            addresses.keys().cloned().collect(),
+            shared.clone(),
+        ));
+        tasks.spawn(Kubelets::new(client, clock, addresses, shared.clone()).run());
+        Ok(Self {
+            shared,
+            _tasks: Arc::new(tasks),
+        })
+    }
+
+    /// Says what pods do, running ones too. The latest rule that answers for a pod counts.
+    pub fn behave(&self, rule: impl Fn(&Pod) -> Option<Behaviour> + Send + Sync + 'static) {
+        self.direct(|script| script.rules.push(Arc::new(rule)));
+    }
+
+    /// Says how long things take.
+    pub fn set_timing(&self, timing: Timing) {
+        self.direct(|script| script.timing = timing);
+    }
+
+    /// Ends a pod's containers once, now or when they run.
+    pub fn exit(&self, namespace: &str, pod: &str, code: i32) {
+        self.direct(|script| {
+            script.exits.insert((namespace.to_owned(), pod.to_owned()), code);
+        });
+    }
+
+    /// Evicts a pod for lack of a resource, as a node under pressure does.
+    pub fn evict(&self, namespace: &str, pod: &str) {
+        let message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. ".to_owned();
+        self.direct(|script| {
+            script.evictions.insert((namespace.to_owned(), pod.to_owned()), message);
+        });
+    }
+
+    /// Silences a node: its pods stay as they are, its Lease runs out.
+    pub fn lose_node(&self, node: &str) {
+        self.direct(|script| {
+            script.lost.insert(node.to_owned());
+        });
+    }
+
+    /// Brings a silenced node back.
+    pub fn restore_node(&self, node: &str) {
+        self.direct(|script| {
+            script.lost.remove(node);
+        });
+    }
+
+    fn direct(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.shared.script.lock().unwrap_or_else(PoisonError::into_inner));
+        self.shared.changed.send_replace(());
+    }
+}
+
+impl Shared {
+    fn read<T>(&self, question: impl FnOnce(&mut Script) -> T) -> T {
+        question(&mut self.script.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Gives signs of life for all nodes that are not lost; at once for one that comes back.
+async fn beat(client: Client, clock: Clock, nodes: Vec<String>, shared: Arc<Shared>) {
+    let mut changed = shared.changed.subscribe();
+    loop {
+        for node in &nodes {
+            if !shared.read(|script| script.lost.contains(node))
+                && let Err(error) = heartbeat::beat(&client, &clock, node).await
+            {
+                tracing::debug!(node, %error, "no sign of life given");
+            }
+        }
+        // The sender is ours too, so it cannot be gone; either way the next beat is due.
+        let _ = tokio::time::timeout(heartbeat::PERIOD, changed.changed()).await;
+    }
+}
+
+struct Kubelets {
+    client: Client,
+    clock: Clock,
+    /// Of the nodes.
+    addresses: BTreeMap<String, String>,
+    shared: Arc<Shared>,
+    pods: Table<Pod>,
+    queue: Queue<Id>,
+    /// How many pods got an address so far.
+    started: u32,
+}
+
+impl Kubelets {
+    fn new(client: Client, clock: Clock, addresses: BTreeMap<String, String>, shared: Arc<Shared>) -> Self {
+        let (pods, queue) = (Table::default(), Queue::default());
+        Self {
+            client,
+            clock,
+            addresses,
+            shared,
+            pods,
+            queue,
+            started: 0,
+        }
+    }
+
+    async fn run(mut self) {
+        let mut events = follow(Api::<Pod>::all(self.client.clone()), watcher::Config::default())
+            .default_backoff()
+            .boxed();
+        let mut changed = self.shared.changed.subscribe();
+        loop {
+            let due = self.queue.next_due();
+            let wake = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(event) = events.next() => match event {
+                    Ok(event) => {
+                        let seen = self.pods.watched(event);
+                        let pods = seen.iter().filter_map(|change| change.new.as_ref());
+                        pods.for_each(|pod| self.queue.add(id(pod.as_ref()), Instant::now()));
+                    }
+                    Err(error) => tracing::debug!(%error, "watch interrupted"),
+                },
+                Ok(()) = changed.changed() => self.pods.all().for_each(|pod| self.queue.add(id(pod.as_ref()), Instant::now())),
+                () = wake => {
+                    if let Some(id) = self.queue.pop(Instant::now()) {
+                        self.look_at(id).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look_at(&mut self, id: Id) {
+        let Some(pod) = self.pods.get(&id).cloned() else { return };
+        let Some(host_ip) = node_name(&pod).and_then(|node| self.addresses.get(node)).cloned() else {
+            return;
+        };
+        if self
+            .shared
+            .read(|script| node_name(&pod).is_none_or(|node| script.lost.contains(node)))
+        {
+            return;
+        }
+        match self.carry_out(&pod, host_ip).await {
+            Ok(()) => self.queue.succeeded(&id),
+            Err(error) => {
+                tracing::debug!(pod = id.1, %error, "tried again later");
+                self.queue.failed(id, Instant::now());
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, pod: &Pod, host_ip: String) -> Result<(), kube::Error> {
+        let (now, id) = (self.clock.time(), id(pod));
+        let place = Place {
+            pod_ip: self.pod_ip(pod, &host_ip),
+            host_ip,
+        };
+        let (behaviour, timing, eviction) = self.shared.read(|script| {
+            (
+                script.behaviour(pod),
+                script.timing.clone(),
+                script.evictions.remove(&id),
+            )
+        });
+        if let Some(message) = eviction {
+            return self.report(pod, &evicted(pod, &message, place, &now)).await;
+        }
+        match act(pod, &behaviour, &timing, place, &now) {
+            Act::Wait(again) => {
+                if let Some(again) = again {
+                    self.queue.add(id, self.clock.instant(&again));
+                }
+                Ok(())
+            }
+            Act::Report(status) => {
+                if ended(&status) {
+                    self.shared.read(|script| script.exits.remove(&id));
+                }
+                self.report(pod, &status).await
+            }
+            Act::Remove(status) => {
+                self.report(pod, &status).await?;
+                self.remove(pod).await
+            }
+        }
+    }
+
+    /// A pod keeps its address; one in the node's network has the node's.
+    fn pod_ip(&mut self, pod: &Pod, host_ip: &str) -> String {
+        let known = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+        if pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default() {
+            return host_ip.to_owned();
+        }
+        known.unwrap_or_else(|| {
+            self.started += 1;
+            format!("10.244.{}.{}", self.started / 250, self.started % 250 + 1)
+        })
+    }
+
+    async fn report(&mut self, pod: &Pod, status: &PodStatus) -> Result<(), kube::Error> {
+        let (namespace, name) = id(pod);
+        let patch = json!({"metadata": {"uid": uid(pod)}, "status": status});
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &namespace);
+        match pods
+            .patch_status(&name, &PatchParams::default(), &Patch::Strategic(&patch))
+            .await
+        {
+            Ok(pod) => {
+                let id = id(&pod);
+                if self.pods.wrote(pod).is_some() {
+                    self.queue.add(id, Instant::now());
+                }
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn remove(&mut self, pod: &Pod) -> Result<(), kube::Error> {
+        let (namespace, name) = id(pod);
+        let same = Preconditions {
+            uid: Some(uid(pod).to_owned()),
+            resource_version: None,
+        };
+        let now = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(same),
+            ..DeleteParams::default()
+        };
+        match Api::<Pod>::namespaced(self.client.clone(), &namespace)
+            .delete(&name, &now)
+            .await
+        {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+}
+
+/// Whether the containers have come to the end that a test asked for.
+fn ended(status: &PodStatus) -> bool {
+    let statuses = status.container_statuses.iter().flatten();
+    statuses
+        .filter_map(|container| container.state.as_ref())
+        .any(|state| state.terminated.is_some())
+}
