@@ -107,9 +107,9 @@ impl Store {
         &self.changes
     }
 
-    /// Notified when something was put into the outbox that can be sent.
-    pub fn outbox_grew(&self) -> Arc<Notify> {
-        self.outbox_grew.clone()
+    /// Returns once something was put into the outbox since the last time.
+    pub async fn outbox_grew(&self) {
+        self.outbox_grew.notified().await;
     }
 
     /// Stores a batch and its position, all or nothing; how many items there are now.
@@ -168,11 +168,10 @@ impl Store {
         self.call(move |database| outbox::fetch(database, after, limit)).await
     }
 
-    /// Removes from the outbox what the manager has answered. It is gone for whoever asks from here on; that it is gone
-    /// for good nobody has to wait for.
+    /// Removes from the outbox what the manager has answered.
     pub async fn settle(&self, seq: u64) -> Result<(), StoreError> {
-        let remove = move |database: &mut Database| outbox::remove(database, seq);
-        self.send(remove).await.map(drop)
+        self.call(move |database| outbox::remove(database, seq)).await?;
+        Ok(())
     }
 
     /// What the outbox holds of what it can give up.
@@ -208,18 +207,13 @@ impl Store {
         F: FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
-        self.send(call).await?.await.map_err(|_| StoreError::Closed)?
-    }
-
-    async fn send<T, F>(&self, call: F) -> Result<oneshot::Receiver<Result<T, StoreError>>, StoreError>
-    where
-        F: FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
-        T: Send + 'static,
-    {
         let (reply, result) = oneshot::channel();
         let call = Box::new(Closure::new(call, reply));
-        let sent = self.messages.send(Message::Call(call)).await;
-        sent.map(|()| result).map_err(|_| StoreError::Closed)
+        self.messages
+            .send(Message::Call(call))
+            .await
+            .map_err(|_| StoreError::Closed)?;
+        result.await.map_err(|_| StoreError::Closed)?
     }
 }
 

@@ -1,5 +1,7 @@
 //! Custom resource definitions: the resources that they add, and the status that tells so.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -9,7 +11,7 @@ use super::{
     state::State,
     store::{Key, TableName},
 };
-use crate::surface;
+use crate::{schema::Schema, surface};
 
 /// The table of definitions.
 pub(super) const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -67,6 +69,9 @@ pub(super) fn resources(definition: &Value) -> Vec<Resource> {
             custom: true,
             table: table(definition),
             storage_version: surface::api_version(&names.group, stored),
+            schema: version
+                .pointer("/schema/openAPIV3Schema")
+                .map(|schema| Arc::new(Schema::of_resource(schema))),
             names,
         })
         .collect()

@@ -189,19 +189,21 @@ impl ListOptions {
     }
 }
 
+/// The longest name of a field manager.
+const MANAGER_LIMIT: usize = 128;
+
 /// Options of create, update and patch.
 #[derive(Clone, Debug)]
 pub(super) struct WriteOptions {
     pub(super) dry_run: bool,
     pub(super) manager: String,
-    /// Whether the client named the manager itself.
-    pub(super) manager_named: bool,
     pub(super) force: Option<bool>,
     pub(super) validation: FieldValidation,
 }
 
 impl WriteOptions {
-    pub(super) fn parse(query: &Query, user_agent: &str) -> Result<Self, ApiError> {
+    /// `apply`: the write is a server-side apply; `None` if it is no patch.
+    pub(super) fn parse(query: &Query, user_agent: &str, apply: Option<bool>) -> Result<Self, ApiError> {
         let named = query.get("fieldManager");
         let default = match user_agent.split('/').next() {
             None | Some("") => "unknown",
@@ -217,11 +219,26 @@ impl WriteOptions {
                 return Err(invalid_option("meta.k8s.io", "Options", error));
             }
         };
+        let force = query.get("force").map(|text| text == "true" || text == "1");
+        let kind = if apply.is_some() { "PatchOptions" } else { "Options" };
+        let refused = |error| Err(invalid_option("meta.k8s.io", kind, error));
+        if apply == Some(true) && named.is_none() {
+            return refused(FieldError::required("fieldManager", "is required for apply patch"));
+        }
+        if apply == Some(false) && force.is_some() {
+            return refused(FieldError::forbidden(
+                "force",
+                "may not be specified for non-apply patch",
+            ));
+        }
+        if named.is_some_and(|named| named.len() > MANAGER_LIMIT) {
+            return refused(FieldError::too_long("fieldManager", MANAGER_LIMIT));
+        }
+        let manager = named.unwrap_or(default).to_owned();
         Ok(Self {
             dry_run: query.dry_run()?,
-            manager: named.unwrap_or(default).to_owned(),
-            manager_named: named.is_some(),
-            force: query.get("force").map(|text| text == "true" || text == "1"),
+            manager,
+            force,
             validation,
         })
     }

@@ -1,7 +1,9 @@
 //! What a resource is: its description and the rules that its objects obey.
 
+use std::sync::Arc;
+
 use super::{status::GroupResource, store::TableName};
-use crate::surface;
+use crate::{schema::Schema, surface};
 
 /// Where a scale subresource finds its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,8 @@ pub struct Resource {
     pub table: TableName,
     /// `apiVersion` as stored.
     pub storage_version: String,
+    /// What objects look like; `None` where nothing is known of it.
+    pub schema: Option<Arc<Schema>>,
 }
 
 impl Resource {

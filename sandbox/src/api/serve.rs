@@ -186,7 +186,8 @@ impl Inner {
         let Incoming { request, query, .. } = incoming;
         let call = Call { resource, request };
         let mut state = self.lock();
-        let write = || WriteOptions::parse(query, incoming.header(http::header::USER_AGENT));
+        let apply = (request.verb == Verb::Patch).then_some(request.apply);
+        let write = || WriteOptions::parse(query, incoming.header(http::header::USER_AGENT), apply);
         let stale = match hit.map(|hit| &hit.fault) {
             Some(Fault::Stale { revisions }) => Some(*revisions),
             _ => None,

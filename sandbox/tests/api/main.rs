@@ -7,6 +7,7 @@ use kube::{
 };
 use serde_json::json;
 
+mod applying;
 mod custom;
 mod faults;
 mod watching;

@@ -1,7 +1,10 @@
 //! The built-in resources: the rules that they obey beyond what their description says.
 
 use super::resource::{Generation, Resource, ScalePaths};
-use crate::surface::{self, api_version};
+use crate::{
+    schema,
+    surface::{self, api_version},
+};
 
 /// Kinds that a `PUT` of what does not exist creates.
 const CREATE_ON_UPDATE: [&str; 8] = [
@@ -47,6 +50,7 @@ pub(super) fn resources() -> impl Iterator<Item = Resource> {
             custom: false,
             table: format!("{}.{group}", names.plural).into(),
             storage_version: api_version(group, &names.version),
+            schema: schema::builtin(&names.group, &names.version, kind).cloned(),
             names,
         }
     })

@@ -37,6 +37,7 @@ impl State {
             ));
         }
         self.check_namespace(call, meta(&object, "name"))?;
+        self.own(call, None, &mut object, options);
         self.insert(call, object, options)
     }
 

@@ -3,6 +3,7 @@
 mod create;
 mod delete;
 mod list;
+mod own;
 mod patch;
 mod update;
 

@@ -1,9 +1,10 @@
 //! Patch: JSON, merge and strategic merge patches, and server-side apply.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::{
-    object::{meta, set_meta},
+    apply,
+    object::{meta, meta_value},
     options::WriteOptions,
     state::{Call, Reply, State},
     status::ApiError,
@@ -43,7 +44,7 @@ impl State {
         options: &WriteOptions,
     ) -> Result<Reply, ApiError> {
         if kind == PatchKind::Apply {
-            return self.apply(call, patch, options);
+            return self.apply(call, &patch, options);
         }
         let existing = self.existing(call)?;
         let mut new = existing.value.clone();
@@ -60,30 +61,79 @@ impl State {
             _ => json_patch::merge(&mut new, &patch),
         }
         self.check_body(call, &mut new)?;
+        check_name(call, &new)?;
+        self.own(call, Some(&existing.value), &mut new, options);
         self.replace(call, &existing, new, options)
     }
 
-    fn apply(&mut self, call: &Call<'_>, mut patch: Value, options: &WriteOptions) -> Result<Reply, ApiError> {
-        if !options.manager_named {
-            return Err(ApiError::bad_request(
-                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-            ));
+    fn apply(&mut self, call: &Call<'_>, patch: &Value, options: &WriteOptions) -> Result<Reply, ApiError> {
+        let (resource, request) = (call.resource, call.request);
+        let text = |field: &str| patch.get(field).and_then(Value::as_str).unwrap_or_default();
+        if text("apiVersion") != resource.api_version() || text("kind") != resource.names.kind {
+            let (version, kind) = (text("apiVersion"), text("kind"));
+            return Err(ApiError::bad_request(format!(
+                "invalid object type: {version}, Kind={kind}"
+            )));
         }
-        self.check_body(call, &mut patch)?;
-        if meta(&patch, "name").is_empty() {
-            set_meta(&mut patch, "name", Some(call.request.name.as_str().into()));
+        if meta_value(patch, "managedFields").is_some() {
+            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
-        match self.existing(call) {
-            Ok(existing) => {
-                let mut new = existing.value.clone();
-                json_patch::merge(&mut new, &patch);
-                self.replace(call, &existing, new, options)
-            }
-            Err(_) if call.request.subresource.is_empty() => {
-                self.check_namespace(call, &call.request.name)?;
-                self.insert(call, patch, options)
-            }
-            Err(error) => Err(error),
+        let faults = apply::faults(resource.schema.as_deref(), patch);
+        if !faults.is_empty() {
+            let list = match faults.as_slice() {
+                [only] => only.clone(),
+                many => format!(
+                    "errors:\n{}",
+                    many.iter()
+                        .map(|fault| format!("  {fault}"))
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                ),
+            };
+            return Err(ApiError::unknown(format!(
+                "failed to create typed patch object ({}/{}; {}, Kind={}): {list}",
+                request.namespace,
+                request.name,
+                resource.api_version(),
+                resource.names.kind
+            )));
         }
+        let existing = self.existing(call);
+        let nothing = json!({"apiVersion": resource.api_version(), "kind": resource.names.kind});
+        let live = existing.as_ref().map_or(&nothing, |existing| &existing.value);
+        let (owner, now) = (call.owner(options, true), self.clock.now());
+        let new = match &existing {
+            Err(error) if !request.subresource.is_empty() => return Err(error.clone()),
+            _ => call
+                .typed()
+                .apply(live, patch, &owner, options.force == Some(true), now)?,
+        };
+        check_name(call, &new)?;
+        if let Ok(existing) = existing {
+            return self.replace(call, &existing, new, options);
+        }
+        if meta_value(&new, "uid").is_some() {
+            let uid = meta(&new, "uid");
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(ApiError::conflict(&resource.name(), &request.name, &why));
+        }
+        self.check_namespace(call, &request.name)?;
+        self.insert(call, new, options)
     }
+}
+
+fn check_name(call: &Call<'_>, object: &Value) -> Result<(), ApiError> {
+    let (body, url) = (meta(object, "name"), call.request.name.as_str());
+    if body.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({url} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if body != url {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({body}) does not match the name on the URL ({url})"
+        )));
+    }
+    Ok(())
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::api::{
+    apply::keep_times,
     field_error::FieldError,
     object::{finalizers, map, meta, meta_value, set_meta},
     options::WriteOptions,
@@ -32,6 +33,7 @@ impl State {
             Ok(existing) => existing,
             Err(_) if call.resource.create_on_update && call.request.subresource.is_empty() => {
                 self.check_namespace(call, &call.request.name)?;
+                self.own(call, None, &mut object, options);
                 return self.insert(call, object, options);
             }
             Err(error) => return Err(error),
@@ -43,6 +45,7 @@ impl State {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             return Err(ApiError::invalid(&kind, &call.request.name, &[error]));
         }
+        self.own(call, Some(&existing.value), &mut object, options);
         self.replace(call, &existing, object, options)
     }
 
@@ -74,8 +77,12 @@ impl State {
         ] {
             set_meta(&mut new, field, meta_value(&old.value, field).cloned());
         }
-        let generation = next_generation(resource, &old.value, &new);
+        let generation = match call.request.subresource.as_str() {
+            "status" => meta_value(&old.value, "generation").cloned(),
+            _ => next_generation(resource, &old.value, &new),
+        };
         set_meta(&mut new, "generation", generation);
+        keep_times(&old.value, &mut new);
         if new == old.value {
             return Ok(Reply::ok(old.clone()));
         }
@@ -96,23 +103,34 @@ impl State {
 
 /// An endpoint writes its own part: `status` the status, the main one everything else.
 fn restrict(call: &Call<'_>, old: &Value, new: &mut Value) {
-    let status = call.request.subresource == "status";
-    if status {
-        // Of the metadata, the status endpoint takes nothing but what tells versions apart.
+    if call.request.subresource == "status" {
+        let whole = call.resource.custom || call.resource.names.kind == "CustomResourceDefinition";
         let mut kept = old.clone();
         let fields = map(&mut kept);
-        match new.get("status") {
-            Some(status) => fields.insert("status".into(), status.clone()),
-            None => fields.shift_remove("status"),
-        };
+        copy(new, fields, "status");
+        if whole {
+            set_meta(&mut kept, "managedFields", meta_value(new, "managedFields").cloned());
+        } else {
+            copy(new, fields, "metadata");
+            let protected = match call.resource.names.kind.as_str() {
+                "Deployment" => "labels",
+                "Pod" => "ownerReferences",
+                _ => "selfLink",
+            };
+            set_meta(&mut kept, protected, meta_value(old, protected).cloned());
+        }
         *new = kept;
     } else if call.resource.has_status() {
-        let fields = map(new);
-        match old.get("status") {
-            Some(status) => fields.insert("status".into(), status.clone()),
-            None => fields.shift_remove("status"),
-        };
+        copy(old, map(new), "status");
     }
+}
+
+/// Sets a field as another object has it, or has it not.
+fn copy(from: &Value, to: &mut Map<String, Value>, field: &str) {
+    match from.get(field) {
+        Some(value) => to.insert(field.into(), value.clone()),
+        None => to.shift_remove(field),
+    };
 }
 
 fn next_generation(resource: &Resource, old: &Value, new: &Value) -> Option<Value> {
