@@ -22,6 +22,7 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
+use skerry_edge::Epoch;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
@@ -34,15 +35,6 @@ const DURATION: Duration = Duration::from_secs(15);
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// How often the holder renews and a standby looks.
 const PERIOD: Duration = Duration::from_secs(2);
-
-/// An epoch: no two runs of a manager share one, and a later one compares greater within one Lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Epoch {
-    /// The Lease's uid: a Lease that was deleted and made anew starts over.
-    pub lease: String,
-    /// How often the Lease has changed hands.
-    pub transitions: u64,
-}
 
 /// Which Lease, and who wants it.
 #[derive(Clone, Debug)]

@@ -1,15 +1,22 @@
 //! What the manager counts, and how it is exposed.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, text::encode},
+    metrics::{
+        MetricType,
+        counter::{ConstCounter, Counter},
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        histogram::Histogram,
+    },
     registry::Registry,
 };
 
-use crate::engine::Ended;
+use crate::{engine::Ended, hub::Hub};
 
 /// Upper bounds, in seconds, of the buckets for passes: from a pass over the cache alone to one at its time-out.
 const PASS_SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0];
@@ -145,9 +152,9 @@ impl Metrics {
         self.leader.set(i64::from(leads));
     }
 
-    /// Registers what another part counts.
-    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.registry.lock());
+    /// Exposes what the hub counts, read when it is asked for.
+    pub fn count_hub(&self, hub: Hub) {
+        self.registry.lock().register_collector(Box::new(HubCounts(hub)));
     }
 
     /// All counters in the OpenMetrics text format.
@@ -156,5 +163,90 @@ impl Metrics {
         // Writing into a string does not fail.
         let _ = encode(&mut text, &self.registry.lock());
         text
+    }
+}
+
+/// The hub's numbers as metrics.
+struct HubCounts(Hub);
+
+impl fmt::Debug for HubCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HubCounts")
+    }
+}
+
+impl Collector for HubCounts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let counted = self.0.snapshot();
+        let now = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let gauges = [
+            ("edge_sessions", "Nodes that are connected", now(counted.sessions)),
+            ("edge_nodes", "Nodes of which there is state", now(counted.nodes)),
+            (
+                "edge_objects_assigned",
+                "Items that nodes should hold",
+                now(counted.assigned),
+            ),
+            (
+                "edge_objects_unacked",
+                "Changes that nodes have not acknowledged",
+                now(counted.unacked),
+            ),
+            (
+                "edge_lag_seconds",
+                "Age of the oldest change that a connected node has not acknowledged",
+                counted
+                    .lag
+                    .map_or(0, |lag| i64::try_from(lag.as_secs()).unwrap_or(i64::MAX)),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(metric)?;
+        }
+        let counters = [
+            (
+                "edge_connections",
+                "Connections that were upgraded",
+                counted.connections,
+            ),
+            ("edge_refused", "Connections that were refused", counted.refused),
+            ("edge_acks", "Changes that nodes have acknowledged", counted.acked),
+            (
+                "edge_reports_accepted",
+                "Reports that are in the API server",
+                counted.reports_accepted,
+            ),
+            (
+                "edge_reports_refused",
+                "Reports that were refused for good",
+                counted.reports_refused,
+            ),
+            (
+                "edge_reports_put_off",
+                "Reports that nodes were told to send again",
+                counted.reports_put_off,
+            ),
+            (
+                "edge_reports_given_up",
+                "Reports that nodes gave up because their outbox was full",
+                counted.reports_given_up,
+            ),
+            (
+                "edge_oversize",
+                "Objects that were too large for a node",
+                counted.oversize,
+            ),
+            (
+                "edge_unknown_frames",
+                "Frames that were not known",
+                counted.unknown_frames,
+            ),
+        ];
+        for (name, help, value) in counters {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(value).encode(metric)?;
+        }
+        Ok(())
     }
 }

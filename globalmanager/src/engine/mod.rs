@@ -177,7 +177,7 @@ impl Engine {
                 () = self.shared.asked.notified() => {}
                 () = wait_until(due), if !full => {}
                 Some(_) = passes.join_next() => {}
-                Ok(()) = leader.changed() => self.ask_for_all(),
+                Ok(()) = leader.changed() => self.leadership_changed(),
             }
         }
         while passes.join_next().await.is_some() {}
@@ -197,6 +197,22 @@ impl Engine {
     pub fn ask(&self, key: ResourceKey) {
         self.shared.queue.lock().ask(key, Instant::now());
         self.shared.asked.notify_one();
+    }
+
+    /// A new term begins with an empty hub: it has to learn which owners there are before it may take anything away.
+    fn leadership_changed(&self) {
+        if self.is_leader() {
+            for kind in self
+                .shared
+                .drivers
+                .keys()
+                .filter(|kind| self.shared.cache.lock().listed(**kind))
+            {
+                let owners = self.shared.cache.lock().names(*kind);
+                self.shared.parts.nodes.kind_listed(*kind, owners);
+            }
+        }
+        self.ask_for_all();
     }
 
     fn ask_for_all(&self) {

@@ -1,0 +1,195 @@
+//! Wires the manager: client, lease, engine, edge hub, admin server.
+//!
+//! A term begins when the lease is held and ends when it is lost; each has an epoch of its own. Between terms the process
+//! goes on watching and planning, so that it takes over warm.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use skerry_crds::sedna::v1alpha1::{Dataset, JointInferenceService, Model};
+use skerry_edge::{Epoch, cloud::Server};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admin, client,
+    config::Config,
+    engine::{Engine, Kinds, Parts},
+    hub::Hub,
+    lease::{self, Claim},
+    metrics::Metrics,
+};
+
+/// The name of the Lease.
+const LEASE: &str = "skerry-globalmanager";
+/// How long the API server is given between two attempts to learn which cluster it is.
+const CLUSTER_RETRY: Duration = Duration::from_secs(2);
+
+/// The kinds that the manager looks after, one line each.
+pub fn kinds() -> Kinds {
+    Kinds::default()
+        .with::<Dataset>()
+        .with::<JointInferenceService>()
+        .with::<Model>()
+}
+
+/// Runs the manager until `stop`, then drains it.
+pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+    let metrics = Metrics::new();
+    let edge_listener = bind(&config.edge_address, "websocket.address and websocket.port").await?;
+    let admin_listener = bind(&config.admin_address, "adminAddress").await?;
+    let client = client::connect(&config, metrics.clone()).await?;
+    let instance = instance();
+    let hub = Hub::default();
+    metrics.count_hub(hub.clone());
+    let (leads, leader) = watch::channel(false);
+    let engine = Engine::new(
+        Parts {
+            client: client.clone(),
+            namespace: config.namespace.clone(),
+            settings: config.settings.clone(),
+            leader,
+            nodes: Arc::new(hub.clone()),
+            metrics: metrics.clone(),
+            instance: instance.clone(),
+        },
+        kinds(),
+    );
+    let (epochs, epoch) = watch::channel(None);
+    let claim = Claim {
+        namespace: config.lease_namespace.clone(),
+        name: LEASE.to_owned(),
+        claimant: instance,
+    };
+    let lease_stop = CancellationToken::new();
+    let holder = tokio::spawn(lease::hold(client.clone(), claim, epochs, lease_stop.clone()));
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn(serve(
+        admin_listener,
+        admin::router(engine.clone(), metrics.clone()),
+        stop.clone(),
+    ));
+    let (nodes, nodes_stop) = (hub.clone(), stop.clone());
+    tasks.spawn(async move {
+        nodes.serve(edge_listener, nodes_stop).await;
+        anyhow::Ok(())
+    });
+    let term = Term {
+        engine: engine.clone(),
+        hub,
+        leads,
+        metrics,
+    };
+    tasks.spawn(terms(client, term, epoch, stop.clone()));
+    tasks.spawn(async move {
+        engine.run(stop).await;
+        anyhow::Ok(())
+    });
+    let mut outcome = Ok(());
+    while let Some(ended) = tasks.join_next().await {
+        outcome = outcome.and(ended.context("a part of the manager broke down").flatten());
+        if outcome.is_err() {
+            break;
+        }
+    }
+    lease_stop.cancel();
+    holder.await.context("the lease's task broke down")?;
+    outcome
+}
+
+/// What begins and ends with a term.
+struct Term {
+    engine: Engine,
+    hub: Hub,
+    leads: watch::Sender<bool>,
+    metrics: Arc<Metrics>,
+}
+
+impl Term {
+    fn begin(&self, cluster: &str, epoch: Epoch) {
+        tracing::info!(
+            lease = epoch.lease,
+            transitions = epoch.transitions,
+            "this manager holds the lease"
+        );
+        // The hub first: what the engine places from now on is placed under this epoch.
+        self.hub.lead(
+            Server {
+                cluster: cluster.to_owned(),
+                epoch,
+            },
+            Arc::new(self.engine.clone()),
+        );
+        self.metrics.leads(true);
+        self.leads.send_replace(true);
+    }
+
+    fn end(&self) {
+        self.leads.send_replace(false);
+        self.metrics.leads(false);
+        self.hub.stand_down();
+    }
+}
+
+/// Begins and ends terms as the lease comes and goes.
+async fn terms(
+    client: Client,
+    term: Term,
+    mut epoch: watch::Receiver<Option<Epoch>>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let Some(cluster) = stop.run_until_cancelled(cluster_uid(&client)).await else {
+        return Ok(());
+    };
+    loop {
+        let held = epoch.borrow_and_update().clone();
+        match held {
+            Some(epoch) => term.begin(&cluster, epoch),
+            None => term.end(),
+        }
+        match stop.run_until_cancelled(epoch.changed()).await {
+            Some(Ok(())) => {}
+            Some(Err(_)) | None => break,
+        }
+    }
+    term.end();
+    term.hub.shut_down().await;
+    Ok(())
+}
+
+/// The uid of the cluster, by which nodes know whose word they heed: that of its `kube-system` namespace, which lives as
+/// long as the cluster does.
+async fn cluster_uid(client: &Client) -> String {
+    let api: Api<Namespace> = Api::all(client.clone());
+    loop {
+        match api.get("kube-system").await {
+            Ok(Namespace { metadata, .. }) if metadata.uid.is_some() => return metadata.uid.unwrap_or_default(),
+            Ok(_) => tracing::warn!("the namespace kube-system has no uid"),
+            Err(error) => tracing::warn!(%error, "the cluster's uid cannot be read yet"),
+        }
+        sleep(CLUSTER_RETRY).await;
+    }
+}
+
+async fn bind(address: &str, key: &str) -> anyhow::Result<TcpListener> {
+    let hint = || format!("{address} ({key}) cannot be listened on; give a free address and port");
+    TcpListener::bind(address).await.with_context(hint)
+}
+
+async fn serve(listener: TcpListener, router: axum::Router, stop: CancellationToken) -> anyhow::Result<()> {
+    axum::serve(listener, router)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await?;
+    Ok(())
+}
+
+/// What people know this process by: the pod's name, or the host's.
+fn instance() -> String {
+    std::env::var("HOSTNAME")
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "skerry-globalmanager".to_owned())
+}
