@@ -1,3 +1,56 @@
-//! `skerry`, the command line.
+//! `skerry`, the command line: the demo, the sandbox, and decisions offline.
+//!
+//! It decides nothing about a kind and holds no logic of the manager; it starts the parts, and shows what they say. The
+//! demo and the sandbox run the manager, the local controllers and the example workers as processes of this same binary
+//! (the hidden commands), so that one build is all that a new user needs.
 
-fn main() {}
+mod crds;
+mod failure;
+mod plan;
+mod roles;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// One control plane for AI that spans cloud and edge.
+#[derive(Parser)]
+#[command(name = "skerry", version, about, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the custom resource definitions, for `kubectl apply -f -`
+    Crds,
+    /// Print what would be made of the resources in files, without any cluster
+    Plan(plan::Args),
+    /// Run one part of Skerry in this process
+    #[command(flatten)]
+    Role(roles::Role),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // One TLS provider, chosen before anything can ask for it.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        return Failure::new(
+            "a TLS provider was installed twice",
+            "this is a defect: please report it",
+        )
+        .exit();
+    }
+    let outcome = match cli.command {
+        Command::Crds => crds::run(),
+        Command::Plan(args) => plan::run(&args),
+        Command::Role(role) => roles::run(role),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.exit(),
+    }
+}

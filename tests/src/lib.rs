@@ -1,1 +1,8 @@
-//! See the package description in `Cargo.toml`.
+//! Whole-system tests of Skerry. The library holds what the scenarios share; the scenarios are in `tests/tests/`.
+
+// A harness whose set-up fails has nothing to go on with: the panic is the test's verdict.
+#![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::unwrap_used)]
+
+pub mod world;
+
+pub use world::World;
