@@ -2,7 +2,12 @@
 //! data; nothing here stores, routes or decides whether a request is allowed.
 
 mod builtin;
+mod discovery;
+pub mod openapi;
 mod resource;
+mod version;
 
 pub use builtin::builtin_resources;
+pub use discovery::{AGGREGATED, Discovery};
 pub use resource::{Resource, STORED, Subresource, api_version, split_api_version};
+pub use version::version;
