@@ -107,9 +107,9 @@ impl Store {
         &self.changes
     }
 
-    /// Returns once something was put into the outbox since the last time.
-    pub async fn outbox_grew(&self) {
-        self.outbox_grew.notified().await;
+    /// Notified when something was put into the outbox that can be sent.
+    pub fn outbox_grew(&self) -> Arc<Notify> {
+        self.outbox_grew.clone()
     }
 
     /// Stores a batch and its position, all or nothing; how many items there are now.
@@ -168,10 +168,11 @@ impl Store {
         self.call(move |database| outbox::fetch(database, after, limit)).await
     }
 
-    /// Removes from the outbox what the manager has answered.
+    /// Removes from the outbox what the manager has answered. It is gone for whoever asks from here on; that it is gone
+    /// for good nobody has to wait for.
     pub async fn settle(&self, seq: u64) -> Result<(), StoreError> {
-        self.call(move |database| outbox::remove(database, seq)).await?;
-        Ok(())
+        let remove = move |database: &mut Database| outbox::remove(database, seq);
+        self.send(remove).await.map(drop)
     }
 
     /// What the outbox holds of what it can give up.
@@ -207,13 +208,18 @@ impl Store {
         F: FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
+        self.send(call).await?.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn send<T, F>(&self, call: F) -> Result<oneshot::Receiver<Result<T, StoreError>>, StoreError>
+    where
+        F: FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
         let (reply, result) = oneshot::channel();
         let call = Box::new(Closure::new(call, reply));
-        self.messages
-            .send(Message::Call(call))
-            .await
-            .map_err(|_| StoreError::Closed)?;
-        result.await.map_err(|_| StoreError::Closed)?
+        let sent = self.messages.send(Message::Call(call)).await;
+        sent.map(|()| result).map_err(|_| StoreError::Closed)
     }
 }
 

@@ -1,0 +1,168 @@
+//! Looks after one Dataset: counts it, says so if it is news, waits until it may have changed.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use futures::TryStreamExt as _;
+use skerry_edge::{Credential, ObjectKey, ReportPayload};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    count::{Counter, Format},
+    error::DatasetError,
+    location::Location,
+    source::{Content, Opened, Sources},
+    watch::Watcher,
+};
+use crate::{
+    metrics::Metrics,
+    store::{Finding, Store},
+};
+
+/// How often a Dataset is looked at that nobody says has changed. Sedna's period.
+const POLL: Duration = Duration::from_secs(60);
+
+/// How long a file that changes is left alone, so that one write of many parts is read once.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// A file that changes all the time is read for at most one part in so many of the time.
+const REST: u32 = 8;
+
+/// What a Dataset says of itself, as far as counting it is concerned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// The uid of the resource.
+    pub uid: String,
+    /// `spec.url`.
+    pub url: String,
+    /// `spec.format`.
+    pub format: String,
+    /// `spec.credentialName`, and the credential if it has come.
+    pub credential: Option<(String, Option<Credential>)>,
+}
+
+/// What all Datasets share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Where findings are kept.
+    pub store: Store,
+    /// How files are opened.
+    pub sources: Sources,
+    /// How changes are noticed.
+    pub watcher: Watcher,
+    /// How many files may be read at once.
+    pub readers: Semaphore,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Counts one Dataset again and again; ends only by being dropped.
+pub(super) async fn look_after(shared: Arc<Shared>, key: ObjectKey, spec: Spec) {
+    let mut known = known(&shared, &key, &spec).await;
+    loop {
+        let mut changed = watch_file(&shared, &spec).await;
+        let started = Instant::now();
+        let found = look(&shared, &spec, known.as_ref()).await;
+        if let Some(finding) = found {
+            match shared.store.find(&key, finding.clone()).await {
+                Ok(news) => {
+                    if news {
+                        tracing::info!(dataset = %key, found = ?finding.told, "a dataset was looked at");
+                    }
+                    known = Some(finding);
+                }
+                // It is found again at the next look.
+                Err(error) => tracing::error!(dataset = %key, %error, "what was found of a dataset cannot be kept"),
+            }
+        }
+        wait(changed.as_mut(), started.elapsed()).await;
+    }
+}
+
+/// What was found before this start, if it is of the same Dataset.
+async fn known(shared: &Shared, key: &ObjectKey, spec: &Spec) -> Option<Finding> {
+    let finding = shared.store.finding(key).await.ok()??;
+    (finding.uid == spec.uid && finding.url == spec.url && finding.format == spec.format).then_some(finding)
+}
+
+/// What is found now; none where it is what is known.
+async fn look(shared: &Shared, spec: &Spec, known: Option<&Finding>) -> Option<Finding> {
+    let known = known
+        .filter(|known| matches!(known.told, ReportPayload::DatasetSamples { .. }))
+        .and_then(|known| known.fingerprint.as_deref());
+    let (fingerprint, told) = match count(shared, spec, known).await {
+        Ok(None) => return None,
+        Ok(Some((fingerprint, count))) => {
+            shared.metrics.datasets_counted.inc();
+            (fingerprint, ReportPayload::DatasetSamples { count })
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            (None, ReportPayload::DatasetFailed { reason })
+        }
+    };
+    Some(Finding {
+        uid: spec.uid.clone(),
+        url: spec.url.clone(),
+        format: spec.format.clone(),
+        fingerprint,
+        told,
+    })
+}
+
+/// Counts the samples; none where the file is what it was.
+async fn count(
+    shared: &Shared,
+    spec: &Spec,
+    known: Option<&str>,
+) -> Result<Option<(Option<String>, u64)>, DatasetError> {
+    let location = Location::parse(&spec.url)?;
+    let failed = |error| DatasetError::Count {
+        place: location.to_string(),
+        error,
+    };
+    let format: Format = spec.format.parse().map_err(failed)?;
+    let credential = match &spec.credential {
+        None => None,
+        Some((_, Some(credential))) => Some(credential),
+        Some((name, None)) => {
+            return Err(DatasetError::Credential {
+                name: name.clone(),
+                problem: "its Secret has not come to this node",
+            });
+        }
+    };
+    let opened = shared.sources.open(&location, credential, known).await?;
+    let Opened::Changed(Content { fingerprint, mut bytes }) = opened else {
+        return Ok(None);
+    };
+    // Once it is open: one that cannot be reached keeps no other waiting. Never closed, so never an error.
+    let _reader = shared.readers.acquire().await;
+    let mut counter = Counter::new(format);
+    while let Some(bytes) = bytes.try_next().await? {
+        counter.push(&bytes);
+        // Counting a file that is cached never waits for anything else.
+        tokio::task::yield_now().await;
+    }
+    Ok(Some((fingerprint, counter.finish().map_err(failed)?)))
+}
+
+async fn watch_file(shared: &Shared, spec: &Spec) -> Option<watch::Receiver<()>> {
+    let Ok(Location::Host(path)) = Location::parse(&spec.url) else {
+        return None;
+    };
+    let directory: PathBuf = shared.sources.directory(&path).await?;
+    shared.watcher.watch(&directory)
+}
+
+/// Returns when it is time for another look, the last of which took so long.
+async fn wait(changed: Option<&mut watch::Receiver<()>>, took: Duration) {
+    let Some(changed) = changed else {
+        return sleep(POLL).await;
+    };
+    if let Ok(Ok(())) = timeout(POLL, changed.changed()).await {
+        sleep(SETTLE.max(took.saturating_mul(REST)).min(POLL)).await;
+    }
+}

@@ -1,0 +1,125 @@
+//! Starts the parts of a local controller, and ends them in the order in which nothing is lost: first who takes
+//! reports, then what makes them, then the link that delivers them, then the store that keeps what was not.
+
+use std::{future::IntoFuture as _, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use skerry_edge::{link::Signals, node};
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Config,
+    dataset::Datasets,
+    link,
+    metrics::Metrics,
+    state::Effects,
+    store::{self, OutboxLimits, Store},
+    worker_api::{self, Api},
+};
+
+/// How long requests that are being answered may take at the end.
+const DRAIN_REQUESTS: Duration = Duration::from_secs(5);
+
+/// How long a connected manager may take to take what is in the outbox at the end. What it does not take stays there.
+const DRAIN_OUTBOX: Duration = Duration::from_secs(3);
+
+/// How often the outbox is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs a local controller until `shutdown`, or until its store fails.
+///
+/// A rustls provider has to be installed before.
+pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let path = config.rootfs.join(store::PATH);
+    let store = Store::open(&path, OutboxLimits::default())
+        .await
+        .context("the store cannot be opened")?;
+    let listener = TcpListener::bind(config.bind)
+        .await
+        .with_context(|| format!("workers cannot be served on {} (BIND_ADDRESS, BIND_PORT)", config.bind))?;
+    tracing::info!(
+        node = config.node_name, manager = config.gm_address, workers = %listener.local_addr()?,
+        store = %path.display(), version = env!("CARGO_PKG_VERSION"), "the local controller runs"
+    );
+
+    let ended = run_parts(config, &store, listener, shutdown).await;
+    store.close().await;
+    tracing::info!("the local controller has ended");
+    ended
+}
+
+async fn run_parts(
+    config: Config,
+    store: &Store,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let Config {
+        gm_address,
+        node_name,
+        bind: _,
+        rootfs,
+    } = config;
+    let metrics = Arc::<Metrics>::default();
+    let signals = Signals {
+        outbox: store.outbox_grew(),
+        ..Signals::new(CancellationToken::new())
+    };
+    let stop_link = signals.stop.clone().drop_guard();
+    let mut link = tokio::spawn(link::run(
+        node_name,
+        gm_address,
+        store.clone(),
+        metrics.clone(),
+        signals.clone(),
+    ));
+    let datasets = Datasets::new(store.clone(), rootfs, metrics.clone());
+    let effects = tokio::spawn(Effects::new(store.clone(), datasets).run());
+    let stop_api = CancellationToken::new();
+    let api = worker_api::router(Api {
+        store: store.clone(),
+        link: signals.state.subscribe(),
+        metrics,
+    });
+    let stopped = stop_api.clone().cancelled_owned();
+    let mut api = tokio::spawn(axum::serve(listener, api).with_graceful_shutdown(stopped).into_future());
+
+    let ended = tokio::select! {
+        () = shutdown.cancelled() => Ok(()),
+        error = store.failure() => Err(error).context("the store has failed"),
+        linked = &mut link => linked.map_err(Into::into).and_then(|linked| linked.context("the link cannot be run")),
+        served = &mut api => served.map_err(Into::into).flatten().context("workers are no longer served"),
+    };
+    stop_api.cancel();
+    if timeout(DRAIN_REQUESTS, &mut api).await.is_err() {
+        api.abort();
+    }
+    effects.abort();
+    if ended.is_ok() {
+        deliver_rest(store, &signals).await;
+    }
+    drop(stop_link);
+    if !link.is_finished() {
+        link.await?.context("the link cannot be run")?;
+    }
+    ended
+}
+
+/// Waits until a manager that is connected has taken what is in the outbox: this node may not come back.
+async fn deliver_rest(store: &Store, signals: &Signals) {
+    let delivered = async {
+        while *signals.state.borrow() == node::State::Live {
+            match store.fetch(0, 1).await {
+                Ok(rest) if !rest.is_empty() => sleep(LOOK).await,
+                _ => return,
+            }
+        }
+    };
+    if timeout(DRAIN_OUTBOX, delivered).await.is_err() {
+        tracing::info!("reports that were not taken stay in the outbox until the next start");
+    }
+}
