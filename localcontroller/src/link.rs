@@ -32,7 +32,7 @@ pub async fn run(
         agent: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let session = Session::new(identity, store.position().await?, store.holds().await?);
-    let log = tokio::spawn(log(signals.clone()));
+    let log = tokio::spawn(log(signals.clone(), metrics.clone()));
     let linked = Linked { store, metrics };
     let dialer = TcpDialer::new(manager);
     link::run(session, dialer, Arc::new(linked), signals, rand::random::<f64>).await;
@@ -41,13 +41,14 @@ pub async fn run(
 }
 
 /// Says when the link comes up and why it goes down.
-async fn log(signals: Signals) {
+async fn log(signals: Signals, metrics: Arc<Metrics>) {
     let mut state = signals.state.subscribe();
     let mut said = None;
     while state.changed().await.is_ok() {
         match &*state.borrow_and_update() {
             State::Live => {
                 said = None;
+                metrics.sessions.inc();
                 tracing::info!("connected with the manager");
             }
             State::Waiting { cause: Some(cause), .. } if said.as_ref() != Some(cause) => {

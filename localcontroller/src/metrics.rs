@@ -16,10 +16,12 @@ pub struct Metrics {
     pub reports_settled: Family<Outcome, Counter>,
     /// Batches that the store could not take, by why.
     pub store_failures: Family<Outcome, Counter>,
+    /// Looks at Datasets, whether there was something to read or not.
+    pub datasets_looked_at: Counter,
     /// Files of Datasets that were read to their end.
     pub datasets_counted: Counter,
-    /// Dials of the manager.
-    pub dials: Counter,
+    /// Sessions with the manager that came up.
+    pub sessions: Counter,
     /// Changes that came over the link and are stored.
     pub changes_stored: Counter,
     /// Whether a session is up.
@@ -53,8 +55,9 @@ impl Default for Metrics {
             worker_messages: Family::default(),
             reports_settled: Family::default(),
             store_failures: Family::default(),
+            datasets_looked_at: Counter::default(),
             datasets_counted: Counter::default(),
-            dials: Counter::default(),
+            sessions: Counter::default(),
             changes_stored: Counter::default(),
             link_live: Gauge::default(),
             items: Gauge::default(),
@@ -73,8 +76,9 @@ impl Metrics {
             worker_messages,
             reports_settled,
             store_failures,
+            datasets_looked_at,
             datasets_counted,
-            dials,
+            sessions,
             changes_stored,
             link_live,
             items,
@@ -92,12 +96,13 @@ impl Metrics {
             "What the store could not take",
             store_failures.clone(),
         );
+        registry.register("datasets_looked_at", "Looks at Datasets", datasets_looked_at.clone());
         registry.register(
             "datasets_counted",
             "Files of Datasets that were read to their end",
             datasets_counted.clone(),
         );
-        registry.register("dials", "Dials of the manager", dials.clone());
+        registry.register("sessions", "Sessions with the manager that came up", sessions.clone());
         registry.register(
             "changes_stored",
             "Changes that the manager sent",

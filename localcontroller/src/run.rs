@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config,
-    dataset::Datasets,
+    dataset::{Datasets, Timing},
     link,
     metrics::Metrics,
     state::Effects,
@@ -77,7 +77,7 @@ async fn run_parts(
         metrics.clone(),
         signals.clone(),
     ));
-    let datasets = Datasets::new(store.clone(), rootfs, metrics.clone());
+    let datasets = Datasets::new(store.clone(), rootfs, Timing::default(), metrics.clone());
     let effects = tokio::spawn(Effects::new(store.clone(), datasets).run());
     let stop_api = CancellationToken::new();
     let api = worker_api::router(Api {

@@ -26,7 +26,7 @@ pub use error::DatasetError;
 pub use location::Location;
 use skerry_edge::ObjectKey;
 pub use source::Sources;
-pub use task::{Shared, Spec};
+pub use task::{Shared, Spec, Timing};
 use tokio::{sync::Semaphore, task::AbortHandle};
 pub use watch::Watcher;
 
@@ -56,12 +56,13 @@ impl Drop for Task {
 
 impl Datasets {
     /// No Datasets yet; files of the host are looked up under `rootfs`.
-    pub fn new(store: Store, rootfs: PathBuf, metrics: Arc<Metrics>) -> Self {
+    pub fn new(store: Store, rootfs: PathBuf, timing: Timing, metrics: Arc<Metrics>) -> Self {
         let shared = Shared {
             store,
             sources: Sources::new(rootfs),
             watcher: Watcher::default(),
             readers: Semaphore::new(READERS),
+            timing,
             metrics,
         };
         Self {

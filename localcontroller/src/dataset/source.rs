@@ -2,12 +2,13 @@
 
 use std::{
     error::Error,
+    fs::Metadata,
     io,
     iter::successors,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::OnceLock,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use axum::body::Bytes;
@@ -23,6 +24,9 @@ use super::{error::DatasetError, hostpath, location::Location, s3};
 
 /// Bytes that are read of a file at once.
 const CHUNK: usize = 64 * 1024;
+
+/// How long after a change a file may look as before that change, on any file system.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// How long a server may take to be reached, and then to send anything at all.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
@@ -98,14 +102,8 @@ impl Sources {
         if !metadata.is_file() {
             return Err(DatasetError::NotAFile { path: shown });
         }
-        let fingerprint = format!(
-            "file:{}:{}:{}.{}",
-            metadata.ino(),
-            metadata.len(),
-            metadata.mtime(),
-            metadata.mtime_nsec()
-        );
-        if known == Some(&*fingerprint) {
+        let fingerprint = file_fingerprint(&metadata);
+        if known.is_some() && known == fingerprint.as_deref() {
             return Ok(Opened::Unchanged);
         }
         file.set_max_buf_size(CHUNK);
@@ -119,7 +117,7 @@ impl Sources {
             }
         });
         Ok(Opened::Changed(Content {
-            fingerprint: Some(fingerprint),
+            fingerprint,
             bytes: bytes.boxed(),
         }))
     }
@@ -169,6 +167,24 @@ impl Sources {
             .map_err(|error| fetch(location, &http_problem(error)))?;
         Ok(self.http.get_or_init(|| client))
     }
+}
+
+/// What a file looks like from outside; none while it may still change without looking otherwise, since the time of a
+/// change is only known to a few milliseconds.
+fn file_fingerprint(metadata: &Metadata) -> Option<String> {
+    let modified = metadata.modified().ok()?;
+    let age = SystemTime::now()
+        .duration_since(modified)
+        .unwrap_or_else(|error| error.duration());
+    (age > FRESH).then(|| {
+        format!(
+            "file:{}:{}:{}.{}",
+            metadata.ino(),
+            metadata.len(),
+            metadata.mtime(),
+            metadata.mtime_nsec()
+        )
+    })
 }
 
 pub(super) fn fetch(location: &Location, problem: &str) -> DatasetError {

@@ -21,11 +21,24 @@ use crate::{
     store::{Finding, Store},
 };
 
-/// How often a Dataset is looked at that nobody says has changed. Sedna's period.
-const POLL: Duration = Duration::from_secs(60);
+/// When files are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// How often a file is looked at that nobody says has changed.
+    pub poll: Duration,
+    /// How long a file that changes is left alone, so that one write of many parts is read once.
+    pub settle: Duration,
+}
 
-/// How long a file that changes is left alone, so that one write of many parts is read once.
-const SETTLE: Duration = Duration::from_millis(500);
+impl Default for Timing {
+    /// Sedna polls as often.
+    fn default() -> Self {
+        Self {
+            poll: Duration::from_secs(60),
+            settle: Duration::from_millis(500),
+        }
+    }
+}
 
 /// A file that changes all the time is read for at most one part in so many of the time.
 const REST: u32 = 8;
@@ -54,6 +67,8 @@ pub struct Shared {
     pub watcher: Watcher,
     /// How many files may be read at once.
     pub readers: Semaphore,
+    /// When files are looked at.
+    pub timing: Timing,
     /// What is counted.
     pub metrics: Arc<Metrics>,
 }
@@ -65,7 +80,8 @@ pub(super) async fn look_after(shared: Arc<Shared>, key: ObjectKey, spec: Spec) 
         let mut changed = watch_file(&shared, &spec).await;
         let started = Instant::now();
         let found = look(&shared, &spec, known.as_ref()).await;
-        if let Some(finding) = found {
+        // What is known already is not written again: a node's disk wears out.
+        if let Some(finding) = found.filter(|found| known.as_ref() != Some(found)) {
             match shared.store.find(&key, finding.clone()).await {
                 Ok(news) => {
                     if news {
@@ -77,7 +93,8 @@ pub(super) async fn look_after(shared: Arc<Shared>, key: ObjectKey, spec: Spec) 
                 Err(error) => tracing::error!(dataset = %key, %error, "what was found of a dataset cannot be kept"),
             }
         }
-        wait(changed.as_mut(), started.elapsed()).await;
+        shared.metrics.datasets_looked_at.inc();
+        wait(shared.timing, changed.as_mut(), started.elapsed()).await;
     }
 }
 
@@ -158,11 +175,12 @@ async fn watch_file(shared: &Shared, spec: &Spec) -> Option<watch::Receiver<()>>
 }
 
 /// Returns when it is time for another look, the last of which took so long.
-async fn wait(changed: Option<&mut watch::Receiver<()>>, took: Duration) {
+async fn wait(timing: Timing, changed: Option<&mut watch::Receiver<()>>, took: Duration) {
+    let Timing { poll, settle } = timing;
     let Some(changed) = changed else {
-        return sleep(POLL).await;
+        return sleep(poll).await;
     };
-    if let Ok(Ok(())) = timeout(POLL, changed.changed()).await {
-        sleep(SETTLE.max(took.saturating_mul(REST)).min(POLL)).await;
+    if let Ok(Ok(())) = timeout(poll, changed.changed()).await {
+        sleep(settle.max(took.saturating_mul(REST)).min(poll)).await;
     }
 }
