@@ -1,5 +1,6 @@
 //! `skerry-storage-initializer SOURCE FOLDER [SOURCE FOLDER …]`
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -10,10 +11,9 @@ async fn main() -> ExitCode {
     // Fails only where a provider is installed already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let filter = EnvFilter::try_from_env("LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    logs.with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
-        .with_target(false)
         .init();
     match fetch().await {
         Ok(()) => ExitCode::SUCCESS,

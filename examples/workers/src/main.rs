@@ -1,5 +1,6 @@
 //! `skerry-worker`: the example workers, one subcommand each.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -18,10 +19,9 @@ async fn main() -> ExitCode {
     // Fails only where a provider is installed already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let filter = EnvFilter::try_from_env("LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    logs.with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
-        .with_target(false)
         .init();
     match skerry_workers::run(Cli::parse().command).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,11 +1,13 @@
 //! The joint inference example over real sockets: edge worker, cloud worker, local controller.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use crate::support::{LocalController, federated, serve};
 use serde_json::{Value, json};
 use skerry_workers::data::Parts;
 use skerry_workers::env::Env;
+use skerry_workers::network::Network;
 use skerry_workers::recipe::LARGE;
 use skerry_workers::{cloud, edge, model};
 use tokio::task::JoinHandle;
@@ -19,11 +21,16 @@ struct Edge {
     _models: tempfile::TempDir,
 }
 
-/// The model that the federated example arrives at.
+/// The model that the federated example arrives at, and the large one; made once for all tests.
+static MODELS: LazyLock<(Network, Network)> = LazyLock::new(|| {
+    let shares = Parts::built_in().unwrap().train;
+    (federated(&shares, 10), LARGE.train(&shares.concat()))
+});
+
 fn small_model() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.json");
-    model::save(&path, &federated(&Parts::built_in().unwrap().train, 10).weights()).unwrap();
+    model::save(&path, &MODELS.0.weights()).unwrap();
     (folder, path)
 }
 
@@ -72,8 +79,7 @@ impl Edge {
 }
 
 async fn cloud() -> u16 {
-    let large = LARGE.train(&Parts::built_in().unwrap().train.concat());
-    serve(cloud::router("digits", large)).await.port()
+    serve(cloud::router("digits", MODELS.1.clone())).await.port()
 }
 
 fn cross_entropy(threshold: &str) -> Value {
