@@ -4,9 +4,8 @@
 //! Nothing here does I/O, reads a clock or draws a random number; the engine in `globalmanager` does all of that and
 //! calls, in this order, [`Kind::references`], [`Kind::plan`] and [`Kind::status`].
 
-#![allow(dead_code, reason = "until the last of the first four kinds is here")]
-
 mod dataset;
+mod federated_learning;
 mod inputs;
 mod joint_inference;
 mod judge;

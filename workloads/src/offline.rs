@@ -6,7 +6,7 @@
 //! will be different in a cluster.
 
 use serde_json::{Value, json};
-use skerry_crds::sedna::v1alpha1::{Dataset, JointInferenceService, Model};
+use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService, Model};
 use thiserror::Error;
 
 use crate::{Child, Children, Kind, Live, Lookup, Make, Observed, Plan, References, Settings};
@@ -59,6 +59,7 @@ pub fn offline(documents: &[Value], settings: &Settings) -> Result<Vec<(String, 
         .map(|document| {
             let plan = match document.kind.as_str() {
                 "JointInferenceService" => document.plan::<JointInferenceService>(&documents, settings),
+                "FederatedLearningJob" => document.plan::<FederatedLearningJob>(&documents, settings),
                 "Dataset" => document.plan::<Dataset>(&documents, settings),
                 "Model" => document.plan::<Model>(&documents, settings),
                 _ => Err(OfflineError::UnknownKind {
@@ -127,29 +128,34 @@ impl Document {
             references: self.resolve(&resource, documents),
             ..Observed::default()
         };
-        let mut made: Vec<Child> = Vec::new();
+        let mut children: Vec<Child> = Vec::new();
         let mut events = Vec::new();
         loop {
             let mut plan = resource.plan(&seen, settings);
+            events.append(&mut plan.events);
             let Children::Exactly(planned) = &plan.children else {
                 return Ok(plan);
             };
-            let is_new = |child: &&Child| {
-                !made
-                    .iter()
-                    .any(|known| (known.kind, &known.name) == (child.kind, &child.name))
-            };
-            let new: Vec<_> = planned.iter().filter(is_new).cloned().collect();
-            events.append(&mut plan.events);
-            if new.is_empty() {
+            let made = children.iter().filter_map(live).count();
+            for child in planned {
+                match children
+                    .iter_mut()
+                    .find(|known| (known.kind, &known.name) == (child.kind, &child.name))
+                {
+                    // It had to wait until now.
+                    Some(known) if known.make == Make::Keep => *known = child.clone(),
+                    Some(_) => {}
+                    None => children.push(child.clone()),
+                }
+            }
+            seen.children = children.iter().filter_map(live).collect();
+            if seen.children.len() == made {
                 return Ok(Plan {
-                    children: Children::Exactly(made),
+                    children: Children::Exactly(children),
                     events,
                     ..plan
                 });
             }
-            made.extend(new);
-            seen.children = made.iter().filter_map(live).collect();
         }
     }
 
@@ -191,4 +197,88 @@ fn live(child: &Child) -> Option<Live> {
         kind: child.kind,
         object,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use rstest::rstest;
+
+    fn plans(documents: &[Value]) -> Vec<(String, Plan)> {
+        offline(documents, &Settings::default()).unwrap()
+    }
+
+    #[test]
+    fn every_resource_of_ours_has_a_plan_in_the_order_given() {
+        let titles: Vec<_> = plans(&testing::fixture("federated-learning-s3.yaml"))
+            .into_iter()
+            .map(|(title, _)| title)
+            .collect();
+        let expected = [
+            "FederatedLearningJob default/yolo",
+            "Model default/before",
+            "Model default/after",
+            "Dataset default/first",
+        ];
+        assert_eq!(titles, expected);
+    }
+
+    #[test]
+    fn what_the_files_lack_is_missing() {
+        let service = testing::fixture("joint-inference.yaml").remove(0);
+        let (_, plan) = plans(&[service]).remove(0);
+        let told: Vec<_> = plan.findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(
+            told,
+            [
+                "Model large does not exist; the cloud worker needs it",
+                "Model small does not exist; the edge worker needs it"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_in_another_namespace_is_missing() {
+        let mut documents = testing::fixture("joint-inference.yaml");
+        documents[1]["metadata"]["namespace"] = json!("elsewhere");
+        assert_eq!(plans(&documents)[0].1.findings.len(), 1);
+    }
+
+    #[test]
+    fn a_list_is_its_elements() {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": testing::fixture("joint-inference.yaml")});
+        assert_eq!(plans(&[list]), plans(&testing::fixture("joint-inference.yaml")));
+    }
+
+    #[test]
+    fn what_has_to_wait_in_a_cluster_is_shown() {
+        let (_, plan) = plans(&testing::fixture("federated-learning.yaml")).remove(0);
+        let Children::Exactly(children) = &plan.children else {
+            panic!("nothing is paused")
+        };
+        assert_eq!(
+            children
+                .iter()
+                .filter(|child| matches!(child.make, Make::Create(_)))
+                .count(),
+            3
+        );
+        assert_eq!(plan.findings, []);
+    }
+
+    #[rstest]
+    #[case(json!({"apiVersion": "v1", "metadata": {"name": "x"}}), "document 1 has no kind")]
+    #[case(json!({"apiVersion": "v1", "kind": "Secret"}), "document 1 has no metadata.name")]
+    #[case(
+        json!({"apiVersion": "sedna.io/v1alpha1", "kind": "Modle", "metadata": {"name": "x"}}),
+        "document 1: Modle of sedna.io/v1alpha1 is not a kind that can be planned"
+    )]
+    #[case(
+        json!({"apiVersion": "sedna.io/v1alpha1", "kind": "Model", "metadata": {"name": "x"}, "spec": {"url": "/m"}}),
+        "Model default/x: missing field `format`"
+    )]
+    fn what_cannot_be_planned_is_named(#[case] document: Value, #[case] why: &str) {
+        assert_eq!(offline(&[document], &Settings::default()).unwrap_err().to_string(), why);
+    }
 }

@@ -38,11 +38,6 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether it does what it was declared to do.
-    pub(crate) fn ready(&self) -> bool {
-        self.available.is_ok() && self.worst(Impact::Blocked).is_none()
-    }
-
     /// The words of all findings of at least this impact, the gravest first.
     pub(crate) fn worst(&self, least: Impact) -> Option<Words> {
         let mut found: Vec<_> = self.findings.iter().filter(|finding| finding.impact >= least).collect();
@@ -61,8 +56,9 @@ impl Verdict {
     }
 }
 
-/// The first one's reason and all messages.
+/// The first one's reason and the messages, each once.
 fn told(findings: &[&Finding]) -> Option<Words> {
+    const TOLD: usize = 5;
     let reason = findings.first()?.reason;
     let mut messages: Vec<&str> = Vec::new();
     for finding in findings {
@@ -70,10 +66,15 @@ fn told(findings: &[&Finding]) -> Option<Words> {
             messages.push(&finding.message);
         }
     }
-    Some(Words {
-        reason,
-        message: messages.join("; "),
-    })
+    let more = messages.len().saturating_sub(TOLD);
+    messages.truncate(TOLD);
+    let more = if more > 0 {
+        format!("; and {more} more")
+    } else {
+        String::new()
+    };
+    let message = messages.join("; ") + &more;
+    Some(Words { reason, message })
 }
 
 /// What the API server would not take.
