@@ -7,7 +7,6 @@
 mod crds;
 mod failure;
 mod plan;
-mod roles;
 
 use std::process::ExitCode;
 
@@ -29,9 +28,6 @@ enum Command {
     Crds,
     /// Print what would be made of the resources in files, without any cluster
     Plan(plan::Args),
-    /// Run one part of Skerry in this process
-    #[command(flatten)]
-    Role(roles::Role),
 }
 
 fn main() -> ExitCode {
@@ -47,7 +43,6 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Crds => crds::run(),
         Command::Plan(args) => plan::run(&args),
-        Command::Role(role) => roles::run(role),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
