@@ -167,7 +167,7 @@ fn leaf(name: &str) -> Option<Map<String, Value>> {
     schema.as_object().cloned()
 }
 
-/// What the generated schema of a type lacks.
+/// What the generated schema of a type lacks. Empty text is what a pod's default replaces.
 fn amend(name: &str, schema: &mut Map<String, Value>) {
     if ATOMIC.contains(&name) {
         schema.insert("x-kubernetes-map-type".to_owned(), json!("atomic"));
@@ -183,12 +183,26 @@ fn amend(name: &str, schema: &mut Map<String, Value>) {
                 keyed(schema, list, "name");
             }
             set(schema, "containers", "minItems", json!(1));
+            let policies = json!(["", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]);
+            set(schema, "dnsPolicy", "enum", policies);
+            set(
+                schema,
+                "restartPolicy",
+                "enum",
+                json!(["", "Always", "Never", "OnFailure"]),
+            );
         }
         "io.k8s.api.core.v1.Container" => {
             schema.insert("required".to_owned(), json!(["image", "name"]));
             keyed(schema, "volumeMounts", "mountPath");
             keyed(schema, "volumeDevices", "devicePath");
             set(schema, "image", "minLength", json!(1));
+            set(
+                schema,
+                "imagePullPolicy",
+                "enum",
+                json!(["", "Always", "IfNotPresent", "Never"]),
+            );
             set(schema, "name", "minLength", json!(1));
         }
         _ => {}
