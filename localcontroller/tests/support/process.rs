@@ -1,0 +1,153 @@
+//! The local controller as a process of its own, to be killed.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, Mutex},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use skerry_edge::Row;
+use skerry_localcontroller::store::{self, OutboxLimits, Store};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    sync::watch,
+    task::JoinHandle,
+};
+
+use super::NODE;
+
+/// The root of a node's host.
+pub struct Root(TempDir);
+
+impl Root {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The file of the node's store.
+    pub fn store_path(&self) -> PathBuf {
+        self.path().join(store::PATH)
+    }
+
+    /// The node's store, while no process has it.
+    pub async fn store(&self) -> Store {
+        Store::open(&self.store_path(), OutboxLimits::default()).await.unwrap()
+    }
+
+    /// What the node's store holds, in order, while no process has it.
+    pub async fn rows(&self) -> Vec<Row> {
+        let store = self.store().await;
+        let mut rows = store.rows().await.unwrap();
+        store.close().await;
+        rows.sort();
+        rows
+    }
+}
+
+/// A running local controller. Dropping it kills it.
+pub struct Process {
+    child: Child,
+    /// Where workers are served; none until they are.
+    workers: watch::Receiver<Option<String>>,
+    log: Arc<Mutex<Vec<String>>>,
+    reading: JoinHandle<()>,
+}
+
+impl Process {
+    /// Starts it on this root, with the manager there.
+    pub fn start(root: &Root, manager: &str) -> Self {
+        Self::start_with(root, manager, "info")
+    }
+
+    /// Starts it with this much in its log.
+    pub fn start_with(root: &Root, manager: &str, log: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_skerry-localcontroller"))
+            .env_clear()
+            .env("GM_ADDRESS", manager)
+            .env("NODENAME", NODE)
+            .env("BIND_ADDRESS", "127.0.0.1")
+            .env("BIND_PORT", "0")
+            .env("ROOTFS_MOUNT_DIR", root.path())
+            .env("LOG_FORMAT", "json")
+            .env("RUST_LOG", log)
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (sender, workers) = watch::channel(None);
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let reading = tokio::spawn(read(lines, sender, log.clone()));
+        Self {
+            child,
+            workers,
+            log,
+            reading,
+        }
+    }
+
+    /// Kills it, wherever it is.
+    pub async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Asks it to end, as Kubernetes does, and expects that it ends well; its log.
+    pub async fn terminate(mut self) -> Vec<String> {
+        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+        let status = self.child.wait().await.unwrap();
+        (&mut self.reading).await.unwrap();
+        let log = self.log.lock().unwrap().clone();
+        assert!(status.success(), "{status}: {log:#?}");
+        log
+    }
+
+    /// Where workers are served.
+    pub async fn workers(&self) -> String {
+        let mut workers = self.workers.clone();
+        let workers = workers.wait_for(Option::is_some).await;
+        workers.expect("the local controller has ended").clone().unwrap()
+    }
+
+    /// Posts a worker's message; whether it was taken.
+    pub async fn post(&self, worker: &str, message: &Value) -> bool {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = format!("http://{}/sedna/workers/{worker}/info", self.workers().await);
+        let posted = reqwest::Client::new()
+            .post(url)
+            .header("Content-Type", "application/json")
+            .body(message.to_string())
+            .send()
+            .await;
+        posted.is_ok_and(|response| response.status() == 200)
+    }
+}
+
+async fn read<R: tokio::io::AsyncBufRead + Unpin>(
+    mut lines: tokio::io::Lines<R>,
+    workers: watch::Sender<Option<String>>,
+    log: Arc<Mutex<Vec<String>>>,
+) {
+    while let Ok(Some(line)) = lines.next_line().await {
+        let address = serde_json::from_str::<Value>(&line)
+            .ok()
+            .and_then(|line| line["fields"]["workers"].as_str().map(ToOwned::to_owned));
+        if address.is_some() {
+            workers.send_replace(address);
+        }
+        log.lock().unwrap().push(line);
+    }
+}

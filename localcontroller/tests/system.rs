@@ -1,0 +1,265 @@
+//! The real local controller against a manager that is the protocol's own state machine: killed at any moment, without
+//! the manager, with it again.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "the lints know tests only by their attribute, not what these call"
+)]
+
+mod support;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    time::Duration,
+};
+
+use rand::Rng as _;
+use serde_json::{Value, json};
+use skerry_edge::{Credential, Item, ItemKey, Object, ObjectKey, ReportPayload, report::Report};
+use support::{Cloud, Process, Root, random};
+use tokio::time::sleep;
+
+const OBJECTS: u32 = 1_000;
+const EDITS: i64 = 5;
+
+fn job(name: &str) -> ObjectKey {
+    ObjectKey::new("federatedlearningjob", "default", name)
+}
+
+fn object(key: &ObjectKey, generation: i64, body: Value) -> Item {
+    Item::Object(Object {
+        key: key.clone(),
+        uid: format!("uid-of-{}", key.name),
+        generation,
+        body: body.into(),
+    })
+}
+
+fn edit(name: u32, edit: i64) -> Item {
+    let padding = "x".repeat(usize::try_from(name).unwrap() % 700);
+    object(&job(&name.to_string()), edit, json!({"edit": edit, "padding": padding}))
+}
+
+/// What a trainer says of a round.
+fn round(job: &str, round: u64) -> Value {
+    json!({
+        "name": "w", "namespace": "default", "ownerName": job, "ownerKind": "federatedlearningjob",
+        "kind": "train", "status": "completed", "ownerInfo": {"currentRound": round}, "results": [],
+    })
+}
+
+fn rounds(reports: &[Report]) -> Vec<u64> {
+    let round = |report: &Report| match report.payload {
+        ReportPayload::Round { round, .. } => round,
+        ref other => panic!("{other:?}"),
+    };
+    reports.iter().map(round).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bursts_of_edits_arrive_whoever_is_killed_meanwhile() {
+    let mut random = random();
+    let root = Root::new();
+    let mut cloud = Cloud::up().await;
+    let mut process = Process::start(&root, &cloud.address());
+    for burst in 0..EDITS {
+        for name in 0..OBJECTS {
+            cloud.declare(edit(name, burst + 1));
+            // Some are deleted, and most of those made again by the next burst.
+            if random.random_ratio(1, 20) {
+                cloud.withdraw(&job(&name.to_string()).into());
+            }
+            if random.random_ratio(1, 500) {
+                process.kill().await;
+                process = Process::start(&root, &cloud.address());
+            }
+            if random.random_ratio(1, 1_500) {
+                cloud.start().await;
+            }
+        }
+        // Into the middle of what is stored for this burst.
+        sleep(Duration::from_millis(random.random_range(0..400))).await;
+        process.kill().await;
+        process = Process::start(&root, &cloud.address());
+    }
+    cloud.acknowledged().await;
+    process.kill().await;
+    assert_eq!(root.rows().await, cloud.declared());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_is_stored_whenever_it_is_killed() {
+    let mut random = random();
+    let root = Root::new();
+    let cloud = Cloud::up().await;
+    for generation in 1..=10 {
+        let process = Process::start(&root, &cloud.address());
+        for name in 0..random.random_range(1..200) {
+            cloud.declare(edit(name, generation));
+        }
+        cloud.acknowledged().await;
+        process.kill().await;
+        assert_eq!(root.rows().await, cloud.declared());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_that_were_taken_without_the_manager_arrive_when_it_comes() {
+    let mut random = random();
+    let root = Root::new();
+    let mut cloud = Cloud::new().await;
+    cloud.declare(object(&job("job"), 1, json!({})));
+    let (mut process, mut taken) = (Process::start(&root, &cloud.address()), Vec::new());
+    for number in 1..=60 {
+        if process.post("w", &round("job", number)).await {
+            taken.push(number);
+        }
+        if random.random_ratio(1, 10) {
+            process.kill().await;
+            process = Process::start(&root, &cloud.address());
+        }
+    }
+    assert!(taken.len() > 50, "{taken:?}");
+    assert_eq!(cloud.reports(), []);
+    cloud.start().await;
+    cloud.reported(|reports| reports.len() >= taken.len()).await;
+    let arrived = rounds(&cloud.reports());
+    assert!(arrived.is_sorted(), "{arrived:?}");
+    let (arrived, taken): (BTreeSet<_>, BTreeSet<_>) = (arrived.into_iter().collect(), taken.into_iter().collect());
+    assert!(arrived.is_superset(&taken), "lost: {:?}", taken.difference(&arrived));
+    assert_eq!(cloud.gaps(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_round_arrives_whoever_is_killed_meanwhile() {
+    let mut random = random();
+    let root = Root::new();
+    let mut cloud = Cloud::up().await;
+    cloud.declare(object(&job("job"), 1, json!({})));
+    let (mut process, mut taken) = (Process::start(&root, &cloud.address()), BTreeSet::new());
+    for number in 1..=100 {
+        if process.post("w", &round("job", number)).await {
+            taken.insert(number);
+        }
+        if random.random_ratio(1, 15) {
+            process.kill().await;
+            process = Process::start(&root, &cloud.address());
+        }
+        if random.random_ratio(1, 25) {
+            cloud.start().await;
+        }
+    }
+    let all = |reports: &[Report]| rounds(reports).into_iter().collect::<BTreeSet<_>>().is_superset(&taken);
+    cloud.reported(all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_told_to_end_delivers_what_it_has() {
+    let root = Root::new();
+    let cloud = Cloud::up().await;
+    cloud.declare(object(&job("job"), 1, json!({})));
+    let process = Process::start(&root, &cloud.address());
+    cloud.acknowledged().await;
+    for number in 1..=200 {
+        assert!(process.post("w", &round("job", number)).await);
+    }
+    process.terminate().await;
+    assert_eq!(rounds(&cloud.reports()), (1..=200).collect::<Vec<_>>());
+    assert_eq!(root.store().await.fetch(0, 1).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dataset_is_counted_and_again_after_a_restart_without_the_manager() {
+    let root = Root::new();
+    fs::write(root.path().join("a.csv"), "h\n1\n2\n").unwrap();
+    let mut cloud = Cloud::up().await;
+    let key = ObjectKey::new("dataset", "default", "d");
+    cloud.declare(object(
+        &key,
+        1,
+        json!({"spec": {"url": "/a.csv", "format": "csv", "nodeName": "edge-1"}}),
+    ));
+    let process = Process::start(&root, &cloud.address());
+    let last_is = |count| {
+        move |reports: &[Report]| {
+            let last = reports.last().map(|report| &report.payload);
+            last == Some(&ReportPayload::DatasetSamples { count })
+        }
+    };
+    cloud.reported(last_is(2)).await;
+    cloud.stop();
+    process.kill().await;
+    fs::write(root.path().join("a.csv"), "h\n1\n2\n3\n").unwrap();
+    let _process = Process::start(&root, &cloud.address());
+    cloud.start().await;
+    cloud.reported(last_is(3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_is_kept_for_us_alone_and_never_logged() {
+    let root = Root::new();
+    let cloud = Cloud::up().await;
+    let key = ObjectKey::new("dataset", "default", "d");
+    let spec = json!({"spec": {"url": "s3://bucket/key", "format": "csv", "credentialName": "s3"}});
+    cloud.declare(object(&key, 1, spec));
+    let secret = "a-very-secret-word";
+    let fields = [
+        ("s3-endpoint", "127.0.0.1:1"),
+        ("ACCESS_KEY_ID", secret),
+        ("SECRET_ACCESS_KEY", secret),
+    ];
+    cloud.declare(Item::Credential(Credential {
+        owner: key,
+        uid: "uid-of-d".to_owned(),
+        secret: "s3".to_owned(),
+        fields: BTreeMap::from(fields.map(|(name, value)| (name.to_owned(), value.to_owned()))),
+    }));
+    let process = Process::start_with(
+        &root,
+        &cloud.address(),
+        "skerry_localcontroller=trace,skerry_edge=trace",
+    );
+    cloud.acknowledged().await;
+    cloud.reported(|reports| !reports.is_empty()).await;
+    let log = process.terminate().await;
+    assert!(log.len() > 2);
+    assert!(!log.iter().any(|line| line.contains(secret)), "{log:#?}");
+    assert_eq!(root.rows().await, cloud.declared());
+    for file in fs::read_dir(root.store_path().parent().unwrap()).unwrap() {
+        let mode = file.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_store_put_back_is_brought_up_to_date() {
+    let root = Root::new();
+    let cloud = Cloud::up().await;
+    for name in 0..50 {
+        cloud.declare(edit(name, 1));
+    }
+    let process = Process::start(&root, &cloud.address());
+    cloud.acknowledged().await;
+    process.terminate().await;
+    let old = fs::read(root.store_path()).unwrap();
+    for name in 0..50 {
+        cloud.declare(edit(name, 2));
+    }
+    cloud.withdraw(&ItemKey::from(job("7")));
+    let process = Process::start(&root, &cloud.address());
+    cloud.acknowledged().await;
+    process.terminate().await;
+    fs::write(root.store_path(), old).unwrap();
+    assert_ne!(root.rows().await, cloud.declared());
+    let process = Process::start(&root, &cloud.address());
+    // An edit that shows when the node is up to date.
+    cloud.declare(edit(99, 1));
+    cloud.acknowledged().await;
+    process.terminate().await;
+    assert_eq!(root.rows().await, cloud.declared());
+}
