@@ -2,7 +2,7 @@
 //!
 //! The init container's program, with the arguments, the environment and the rules of Sedna's: pairs of a source and a
 //! folder; S3, HTTP and what is mounted; archives unpacked; `@` before a folder for an index of what to fetch. What it
-//! adds: it goes on after a broken connection where that broke ([`download`]), checks lengths, and never leaves half a
+//! adds: it goes on after a broken connection where that broke, checks lengths, and never leaves half a
 //! file in place.
 //!
 //! Decides nothing about which worker gets what: the manager has put that into the arguments.

@@ -196,22 +196,22 @@ async fn work(samples: Vec<Sample>, rate: f64, mut worker: Worker) {
 /// Reports whenever something was counted; after a failure sooner than the period asks, with the counts of then.
 async fn report_for_ever(counts: &Shared, reporter: &Reporter, period: Duration, start_time: &str) {
     let mut delivered = Counts::default();
-    let mut pause = period;
+    let (mut pause, mut next_pause) = (period, FIRST_REPORT_PAUSE);
     loop {
         tokio::time::sleep(pause).await;
         let now = *lock(counts);
         if now == delivered {
-            pause = period;
             continue;
         }
         let report = now.report(start_time);
         match reporter.send(&report).await {
             Ok(()) => {
                 tracing::info!("{}", json!(report.owner_info));
-                (delivered, pause) = (now, period);
+                (delivered, pause, next_pause) = (now, period, FIRST_REPORT_PAUSE);
             }
             Err(error) => {
-                pause = if pause == period { FIRST_REPORT_PAUSE } else { pause * 2 }.min(period);
+                pause = next_pause.min(period);
+                next_pause = pause * 2;
                 tracing::warn!("{error}; trying again in {pause:?}");
             }
         }
@@ -290,11 +290,8 @@ impl Cloud {
             .header("Content-Type", "application/json")
             .body(body);
         let answer = request.send().await.and_then(reqwest::Response::error_for_status);
-        let body = answer
-            .map_err(|error| error.to_string())?
-            .bytes()
-            .await
-            .map_err(|error| error.to_string())?;
+        let failed = |error: reqwest::Error| report::cause(&error.without_url());
+        let body = answer.map_err(failed)?.bytes().await.map_err(failed)?;
         serde_json::from_slice(&body)
             .map(|prediction: Prediction| prediction.result)
             .map_err(|error| error.to_string())

@@ -36,6 +36,9 @@ pub enum LinkError {
         /// Why the last attempt failed.
         last: String,
     },
+    /// It does not accept the connection, or the subscription.
+    #[error("{0}")]
+    Refused(String),
     /// The connection broke. The protocol cannot resume.
     #[error("the connection to the aggregator is gone, and its protocol cannot resume: {0}")]
     Gone(String),
@@ -83,11 +86,15 @@ impl Link {
         let limits = WebSocketConfig::default()
             .max_message_size(Some(MESSAGE_LIMIT))
             .max_frame_size(Some(MESSAGE_LIMIT));
-        let (socket, _) = tokio_tungstenite::connect_async_with_config(url, Some(limits), true).await?;
+        let connected = tokio_tungstenite::connect_async_with_config(url, Some(limits), true).await;
+        let (socket, _) = connected.map_err(|error| LinkError::Refused(error.to_string()))?;
         let mut link = Self { socket };
         link.send(&json!({"type": "subscribe", "client_id": client_id})).await?;
-        link.receive("subscribe").await?;
-        Ok(link)
+        match link.receive("subscribe").await {
+            Ok(_) => Ok(link),
+            Err(LinkError::Gone(reason)) => Err(LinkError::Refused(reason)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends a message.

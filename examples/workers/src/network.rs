@@ -72,11 +72,17 @@ impl Layer {
         outputs
     }
 
-    /// One gradient step; returns the error of the inputs, as it was before the step.
-    fn learn(&mut self, inputs: &[f64], errors: &[f64], rate: f64) -> Vec<f64> {
-        let mut input_errors = Vec::with_capacity(inputs.len());
+    /// How much each input had to do with the errors of the outputs.
+    fn input_errors(&self, errors: &[f64]) -> Vec<f64> {
+        self.rows()
+            .map(|row| row.iter().zip(errors).map(|(weight, error)| weight * error).sum())
+            .collect()
+    }
+
+    /// One gradient step.
+    fn learn(&mut self, inputs: &[f64], errors: &[f64], rate: f64) {
         for (row, input) in self.matrix.chunks_exact_mut(self.biases.len()).zip(inputs) {
-            input_errors.push(row.iter().zip(errors).map(|(weight, error)| weight * error).sum());
+            // Most pixels of an image, and many units, are off.
             if *input != 0.0 {
                 for (weight, error) in row.iter_mut().zip(errors) {
                     *weight -= rate * error * input;
@@ -86,7 +92,6 @@ impl Layer {
         for (bias, error) in self.biases.iter_mut().zip(errors) {
             *bias -= rate * error;
         }
-        input_errors
     }
 }
 
@@ -145,13 +150,19 @@ impl Network {
         if let Some(of_label) = errors.get_mut(sample.label) {
             *of_label -= 1.0;
         }
-        for (layer, inputs) in self.layers.iter_mut().zip(&activations).rev() {
-            errors = layer.learn(inputs, &errors, rate);
+        for (depth, (layer, inputs)) in self.layers.iter_mut().zip(&activations).enumerate().rev() {
+            // Nobody asks for the errors of the pixels.
+            let mut input_errors = if depth > 0 {
+                layer.input_errors(&errors)
+            } else {
+                Vec::new()
+            };
+            layer.learn(inputs, &errors, rate);
             // The derivative of the rectifier: nothing flows back through a unit that was off.
-            errors
-                .iter_mut()
-                .zip(inputs)
-                .for_each(|(error, input)| *error *= f64::from(u8::from(*input > 0.0)));
+            for (error, _) in input_errors.iter_mut().zip(inputs).filter(|(_, input)| **input <= 0.0) {
+                *error = 0.0;
+            }
+            errors = input_errors;
         }
     }
 

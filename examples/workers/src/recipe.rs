@@ -32,7 +32,7 @@ pub const LARGE: Recipe = Recipe {
 /// One round of a trainer of the federated example.
 pub const ROUND: Recipe = Recipe {
     hidden: 0,
-    epochs: 2,
+    epochs: 4,
     rate: 0.2,
     seed: 1,
 };

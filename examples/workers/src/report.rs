@@ -67,7 +67,7 @@ pub struct ModelResult {
 pub enum ReportError {
     /// No answer.
     #[error("the local controller does not answer: {0}")]
-    Unreachable(#[source] reqwest::Error),
+    Unreachable(String),
     /// An answer that is not the 200 with JSON that the contract asks for.
     #[error("the local controller answers {status}: {body}")]
     Refused {
@@ -134,9 +134,15 @@ impl Reporter {
             .post(&self.url)
             .header("Content-Type", "application/json")
             .body(body);
-        let answer = request.send().await.map_err(ReportError::Unreachable)?;
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| ReportError::Unreachable(cause(&error)))?;
         let status = answer.status().as_u16();
-        let body = answer.bytes().await.map_err(ReportError::Unreachable)?;
+        let body = answer
+            .bytes()
+            .await
+            .map_err(|error| ReportError::Unreachable(cause(&error)))?;
         if status == 200 && serde_json::from_slice::<Value>(&body).is_ok() {
             return Ok(());
         }
@@ -195,6 +201,11 @@ pub fn http_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error>
         .no_proxy()
         .tls_certs_only([])
         .build()
+}
+
+/// The error at the end of the chain, which says what happened; those before it say that something did.
+pub fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), cause)
 }
 
 /// Now, as Sedna's reports write times.

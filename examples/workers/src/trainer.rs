@@ -144,10 +144,11 @@ async fn train(settings: Settings) -> Result<Network, TrainerError> {
     while !trainer.round(round).await? {
         round += 1;
     }
+    // First, for the aggregator waits for it.
+    trainer.link.close().await;
     if !trainer.reports.drain(patience).await {
         tracing::warn!("the local controller did not take all reports");
     }
-    trainer.link.close().await;
     Ok(trainer.network)
 }
 
