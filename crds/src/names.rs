@@ -202,7 +202,7 @@ pub mod child {
 }
 
 /// How long a resource's name may be, in bytes, for its children's names and labels to fit: a Service's name and a
-/// label's value end at 63. Pods need no room: their names are cut to fit.
+/// label's value end at 63. Pods need no room: a pod's name may be longer, and its host's name is cut.
 pub mod limit {
     /// The value of a label holds the name alone.
     pub const LABEL: usize = 63;

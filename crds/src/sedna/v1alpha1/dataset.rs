@@ -19,6 +19,7 @@ use crate::conditions::Condition;
     status = "DatasetStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "Samples that lie on an edge node or in a store that the node can reach.",
     printcolumn(
         name = "Ready",

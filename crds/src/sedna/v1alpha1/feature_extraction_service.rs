@@ -20,6 +20,7 @@ use crate::{conditions::Condition, template::Embedded};
     status = "FeatureExtractionServiceStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "Turns what cameras see into features that others compare.",
     printcolumn(
         name = "Ready",

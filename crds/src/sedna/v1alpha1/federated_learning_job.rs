@@ -20,6 +20,7 @@ use crate::{conditions::Condition, template::PodTemplate};
     status = "FederatedLearningJobStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "Trainers that keep their samples, and an aggregator that joins what they learn.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Round", type_ = "integer", json_path = ".status.rounds[-1:].round"),

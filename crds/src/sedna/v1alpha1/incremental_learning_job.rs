@@ -24,6 +24,7 @@ use crate::{conditions::Condition, template::PodTemplate};
     status = "IncrementalLearningJobStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "Train, evaluate, deploy, again and again, as samples come in.",
     printcolumn(name = "Stage", type_ = "string", json_path = ".status.conditions[-1:].stage"),
     printcolumn(name = "State", type_ = "string", json_path = ".status.conditions[-1:].type"),

@@ -27,6 +27,7 @@ use crate::{
     status = "JointInferenceServiceStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "A small model at the edge that asks a large one in the cloud about hard examples.",
     printcolumn(
         name = "Ready",

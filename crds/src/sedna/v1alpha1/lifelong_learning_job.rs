@@ -23,6 +23,7 @@ use crate::{conditions::Condition, template::PodTemplate};
     status = "LifelongLearningJobStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "One job for many tasks, with a knowledge base that remembers them.",
     printcolumn(name = "Stage", type_ = "string", json_path = ".status.conditions[-1:].stage"),
     printcolumn(name = "State", type_ = "string", json_path = ".status.conditions[-1:].type"),

@@ -19,6 +19,7 @@ use crate::conditions::Condition;
     status = "ModelStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "A trained model: where it is, and how it is written.",
     printcolumn(
         name = "Ready",

@@ -18,6 +18,7 @@ use super::common::{ObjectServiceStatus, PodWorker, ReidWorkers};
     status = "ObjectServiceStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "Cameras that follow objects, and recognise them from one to the next.",
     printcolumn(
         name = "Ready",

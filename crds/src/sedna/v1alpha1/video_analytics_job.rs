@@ -19,6 +19,7 @@ use crate::template::PodTemplate;
     status = "PodJobStatus",
     derive = "PartialEq",
     schema = "disabled",
+    category = "skerry",
     doc = "Finds objects in a video.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Active", type_ = "integer", json_path = ".status.active"),
