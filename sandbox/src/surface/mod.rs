@@ -3,8 +3,10 @@
 
 mod builtin;
 mod discovery;
+pub mod jsonpath;
 pub mod openapi;
 mod resource;
+pub mod table;
 mod version;
 
 pub use builtin::builtin_resources;

@@ -137,7 +137,14 @@ async fn fields_of_others_stay() {
     let applied = apply(&api, "one", patch).await.unwrap();
     assert_eq!(applied.data["spec"]["replicas"], 2);
     let owners = owners(&applied);
-    let replicas = |owner: &str| owners.iter().find(|(name, _)| name == owner).unwrap().1.pointer("/f:spec/f:replicas");
+    let replicas = |owner: &str| {
+        owners
+            .iter()
+            .find(|(name, _)| name == owner)
+            .unwrap()
+            .1
+            .pointer("/f:spec/f:replicas")
+    };
     assert_eq!((replicas("one Apply"), replicas("two Apply")), (None, Some(&json!({}))));
 }
 

@@ -8,6 +8,7 @@ mod v2;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -41,7 +42,7 @@ pub fn v3_index<'a>(served: impl IntoIterator<Item = Served<'a>>) -> Value {
         }
     }
     let path = |(place, hash): (String, Sha256)| {
-        let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
+        let hash = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(hash.finalize());
         let url = format!("/openapi/v3/{place}?hash={hash}");
         (place, json!({"serverRelativeURL": url}))
     };

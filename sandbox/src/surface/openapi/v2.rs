@@ -43,7 +43,7 @@ fn older_schema(schema: &mut Value) {
             }
             for word in ["allOf", "anyOf", "oneOf", "not", "nullable"] {
                 // A field may be called so too; then it is described by an object with a type.
-                if !map.get(word).is_some_and(|value| value.get("type").is_some()) {
+                if map.get(word).is_none_or(|value| value.get("type").is_none()) {
                     map.remove(word);
                 }
             }
