@@ -65,7 +65,7 @@ impl State {
             .and_then(Value::as_array);
         let foreign = spec.into_iter().flatten().any(|finalizer| finalizer != "kubernetes");
         if !content && !foreign && finalizers(&namespace.value).is_empty() {
-            self.store.remove(&NAMESPACES.into(), &key);
+            self.remove(&NAMESPACES.into(), &key);
         }
     }
 
@@ -91,7 +91,7 @@ impl State {
             self.hang_up(&resource.table);
         }
         if kept.is_empty() {
-            self.store.remove(&crd::TABLE.into(), &key);
+            self.remove(&crd::TABLE.into(), &key);
         } else {
             let mut definition = definition.value.clone();
             set_meta(&mut definition, "finalizers", Some(kept.into()));

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 mod apply;
 mod builtin;
 mod clock;
+mod convert;
 mod crd;
 mod faults;
 mod field_error;

@@ -3,8 +3,6 @@
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::object::map;
-
 /// The shape of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
@@ -37,13 +35,6 @@ pub(super) fn view(headers: &HeaderMap) -> Option<View> {
 pub(super) fn partial(object: &Value) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
-}
-
-/// An object stored as one version, told as another whose content is the same.
-pub(super) fn with_version(object: &Value, api_version: &str) -> Value {
-    let mut object = object.clone();
-    map(&mut object).insert("apiVersion".into(), api_version.into());
-    object
 }
 
 #[cfg(test)]

@@ -82,6 +82,8 @@ pub struct RequestInfo {
 pub(super) enum Route {
     /// To a resource.
     Resource(Box<RequestInfo>),
+    /// To an object that is to be created where it is to be read.
+    NotAllowed,
     /// Anywhere else: discovery, health, and what does not exist.
     Other,
 }
@@ -106,6 +108,9 @@ pub(super) fn route(method: &Method, path: &str, watching: bool) -> Route {
         [resource, name, subresource] => (*resource, *name, *subresource),
         _ => return Route::Other,
     };
+    if method == Method::POST && !name.is_empty() && subresource.is_empty() {
+        return Route::NotAllowed;
+    }
     let verb = match (method, name.is_empty()) {
         (&Method::GET | &Method::HEAD, true) if watching => Verb::Watch,
         (&Method::GET | &Method::HEAD, true) => Verb::List,
@@ -138,6 +143,7 @@ mod tests {
     fn read(method: &Method, path: &str) -> String {
         match route(method, path, false) {
             Route::Other => "other".into(),
+            Route::NotAllowed => "not allowed".into(),
             Route::Resource(r) => format!(
                 "{} {}/{} {}/{} {}/{}",
                 r.verb, r.group, r.version, r.resource, r.subresource, r.namespace, r.name
@@ -170,6 +176,7 @@ mod tests {
             (Method::GET, "/apis/apps/v1", "other"),
             (Method::GET, "/api", "other"),
             (Method::GET, "/version", "other"),
+            (Method::POST, "/api/v1/nodes/n", "not allowed"),
         ] {
             assert_eq!(read(&method, path), wanted, "{path}");
         }

@@ -6,7 +6,8 @@ use http::{Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 
 use super::{
-    negotiate::{View, partial, with_version},
+    convert::from_storage,
+    negotiate::{View, partial},
     resource::Resource,
     state::Reply,
     status::ApiError,
@@ -92,9 +93,7 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply) -> Response<B
 fn one(resource: &Resource, view: View, object: &Object) -> bytes::Bytes {
     match view {
         View::Metadata => partial(&object.value).to_string().into(),
-        View::Whole if !resource.is_storage_version() => {
-            with_version(&object.value, &resource.api_version()).to_string().into()
-        }
+        View::Whole if !resource.is_storage_version() => from_storage(resource, &object.value).to_string().into(),
         View::Whole => object.json(),
     }
 }

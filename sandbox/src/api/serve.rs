@@ -64,8 +64,10 @@ impl ApiServer {
     pub(super) async fn serve(&self, user: &str, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let Route::Resource(mut request) = route(&parts.method, parts.uri.path(), query.flag("watch")) else {
-            return respond::page_not_found();
+        let mut request = match route(&parts.method, parts.uri.path(), query.flag("watch")) {
+            Route::Resource(request) => request,
+            Route::NotAllowed => return respond::error(&ApiError::method_not_allowed()),
+            Route::Other => return respond::page_not_found(),
         };
         user.clone_into(&mut request.user);
         let body = match Limited::new(body, BODY_LIMIT).collect().await {

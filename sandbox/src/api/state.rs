@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{
+    builtin::Addresses,
     clock::Clock,
     ids::Ids,
     object::meta,
@@ -54,6 +55,7 @@ pub(super) struct State {
     pub(super) registry: Registry,
     pub(super) ids: Ids,
     pub(super) clock: Clock,
+    pub(super) addresses: Addresses,
     /// Wakes the watches of a table.
     signals: HashMap<TableName, watch::Sender<Signal>>,
 }
@@ -86,6 +88,7 @@ impl State {
             ids: Ids::seeded(seed),
             clock,
             signals: HashMap::new(),
+            addresses: Addresses::default(),
         };
         for name in ["default", "kube-system"] {
             state.seed_namespace(name);
@@ -171,6 +174,15 @@ impl State {
             _ if found.custom => Ok(None),
             _ => Err(ApiError::no_such_resource()),
         }
+    }
+
+    /// Removes an object, and takes back what was given out to it.
+    pub(super) fn remove(&mut self, table: &TableName, key: &Key) -> Option<Arc<Object>> {
+        let last = self.store.remove(table, key)?;
+        if &**table == "services." {
+            self.addresses.release(&last.value);
+        }
+        Some(last)
     }
 
     /// The object of a request.

@@ -8,7 +8,8 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     Inner,
-    negotiate::{View, partial, with_version},
+    convert::from_storage,
+    negotiate::{View, partial},
     options::ListOptions,
     resource::Resource,
     state::State,
@@ -182,9 +183,7 @@ impl Watcher {
         let json = match self.view {
             View::Metadata => partial(&object.value).to_string().into(),
             View::Whole if !self.resource.is_storage_version() => {
-                with_version(&object.value, &self.resource.api_version())
-                    .to_string()
-                    .into()
+                from_storage(&self.resource, &object.value).to_string().into()
             }
             View::Whole => object.json(),
         };

@@ -38,6 +38,8 @@ pub struct Schema {
     pub(crate) rules: Option<Arc<Rules>>,
     /// There is a CEL rule here or below.
     pub(crate) any_rules: bool,
+    /// The built-in type that this is, such as `PodSpec`.
+    pub(crate) type_name: Option<Arc<str>>,
 }
 
 /// A JSON type that a schema can ask for.
@@ -194,6 +196,67 @@ impl Schema {
     /// What a key field of an element of this list counts as where it is absent, such as `TCP` for a port's `protocol`.
     pub fn key_default(&self, key: &str) -> Option<&Value> {
         self.items.as_ref()?.properties.get(key)?.default.as_ref()
+    }
+
+    /// The built-in type that this is, such as `PodSpec`; `None` for other schemas and for types without a name.
+    pub fn type_name(&self) -> Option<&str> {
+        self.type_name.as_deref()
+    }
+
+    /// True for an object whose keys are data, as opposed to fields.
+    pub fn is_map(&self) -> bool {
+        self.properties.is_empty() && matches!(self.additional, Some(Additional::Any | Additional::Of(_)))
+    }
+
+    /// True if an object must have the field.
+    pub fn requires(&self, field: &str) -> bool {
+        self.required.iter().any(|required| required == field)
+    }
+
+    /// True for a value that may be written as a number or as text.
+    pub fn is_int_or_string(&self) -> bool {
+        self.types == [Type::Integer, Type::String]
+    }
+
+    /// True if the value has one of the types that the schema allows. A schema that names none allows all.
+    pub fn allows_type(&self, value: &Value) -> bool {
+        self.types.is_empty()
+            || self.types.iter().any(|t| match t {
+                Type::Array => value.is_array(),
+                Type::Boolean => value.is_boolean(),
+                Type::Integer => value.is_i64() || value.is_u64(),
+                Type::Number => value.is_number(),
+                Type::Object => value.is_object(),
+                Type::String => value.is_string(),
+            })
+    }
+
+    /// The type in the words of the API server's language, as its messages name it.
+    pub fn go_type(&self) -> String {
+        if let Some(name) = self.type_name() {
+            return format!("v1.{name}");
+        }
+        match self.types.as_slice() {
+            [Type::Array] => {
+                let items = self
+                    .items
+                    .as_ref()
+                    .map_or("interface {}".into(), |items| items.go_type());
+                format!("[]{items}")
+            }
+            [Type::Boolean] => "bool".into(),
+            [Type::Integer] => {
+                let format = self.limits.as_ref().and_then(|limits| limits.format.clone());
+                format.unwrap_or_else(|| "int64".into())
+            }
+            [Type::Number] => "float64".into(),
+            [Type::String] => "string".into(),
+            [Type::Object] => match &self.additional {
+                Some(Additional::Of(values)) => format!("map[string]{}", values.go_type()),
+                _ => "map[string]interface {}".into(),
+            },
+            _ => "interface {}".into(),
+        }
     }
 
     /// The value that defaulting sets.

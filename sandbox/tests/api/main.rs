@@ -8,6 +8,7 @@ use kube::{
 use serde_json::json;
 
 mod applying;
+mod built_in;
 mod custom;
 mod faults;
 mod watching;

@@ -1,10 +1,25 @@
 //! The built-in resources: the rules that they obey beyond what their description says.
 
-use super::resource::{Generation, Resource, ScalePaths};
+mod address;
+mod defaults;
+mod normal;
+mod pod;
+mod prepare;
+mod quantity;
+mod validate;
+
+use serde_json::Value;
+
+use super::{
+    field_error::FieldError,
+    resource::{Generation, Resource, ScalePaths},
+};
 use crate::{
     schema,
     surface::{self, api_version},
 };
+
+pub(super) use address::Addresses;
 
 /// Kinds that a `PUT` of what does not exist creates.
 const CREATE_ON_UPDATE: [&str; 8] = [
@@ -73,4 +88,36 @@ fn generation(kind: &str) -> Generation {
         | "StatefulSet" => Generation::Spec,
         _ => Generation::None,
     }
+}
+
+/// Brings an object that a client sent into the form that the server keeps, with defaults. The error is a sentence.
+pub(super) fn admit(resource: &Resource, object: &mut Value) -> Result<(), String> {
+    if let Some(schema) = &resource.schema {
+        normal::normalize(schema, object)?;
+    }
+    defaults::apply(&resource.names.kind, object);
+    Ok(())
+}
+
+/// The same for the metadata of any object.
+pub(super) fn normalize_metadata(object: &mut Value) -> Result<(), String> {
+    match object.get_mut("metadata") {
+        Some(metadata) => normal::normalize(schema::object_meta(), metadata),
+        None => Ok(()),
+    }
+}
+
+/// Makes a new object what Kubernetes makes it.
+pub(super) fn prepare_create(resource: &Resource, object: &mut Value) {
+    prepare::create(&resource.names.kind, resource.has_status(), object);
+}
+
+/// Adds the fields that are there whether set or not.
+pub(super) fn shape(resource: &Resource, object: &mut Value) {
+    prepare::shape(&resource.names.kind, object);
+}
+
+/// Why an object is refused, its metadata apart.
+pub(super) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    validate::check(&resource.names.kind, object, old)
 }

@@ -3,9 +3,11 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::admit::Source;
 use crate::api::{
+    builtin,
     clock::seconds,
-    object::{is_terminating, meta, meta_value, set_meta},
+    object::{is_terminating, map, meta, meta_value, set_meta},
     options::WriteOptions,
     resource::Generation,
     state::{Call, Reply, State},
@@ -23,6 +25,9 @@ const SERVER_FIELDS: [&str; 6] = [
     "uid",
 ];
 
+/// How often a name is generated before the last one is reported as taken.
+const NAME_ATTEMPTS: usize = 8;
+
 impl State {
     pub(in crate::api) fn create(
         &mut self,
@@ -37,8 +42,9 @@ impl State {
             ));
         }
         self.check_namespace(call, meta(&object, "name"))?;
+        let warnings = call.admit(&mut object, options, Source::Body)?;
         self.own(call, None, &mut object, options);
-        self.insert(call, object, options)
+        self.insert(call, object, options, warnings)
     }
 
     /// Stores a new object, whichever verb it comes from.
@@ -47,22 +53,26 @@ impl State {
         call: &Call<'_>,
         mut object: Value,
         options: &WriteOptions,
+        warnings: Vec<String>,
     ) -> Result<Reply, ApiError> {
         for field in SERVER_FIELDS {
             set_meta(&mut object, field, None);
         }
         set_meta(&mut object, "uid", Some(self.ids.uid().into()));
         set_meta(&mut object, "creationTimestamp", Some(seconds(self.clock.now())));
-        if meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty() {
-            let name = self.ids.name(meta(&object, "generateName"));
-            set_meta(&mut object, "name", Some(name.into()));
-        }
         if call.resource.names.namespaced {
             set_meta(&mut object, "namespace", Some(call.request.namespace.as_str().into()));
         }
         if call.resource.generation != Generation::None {
             set_meta(&mut object, "generation", Some(json!(1)));
         }
+        if !call.resource.custom {
+            builtin::prepare_create(call.resource, &mut object);
+        } else if call.resource.has_status() {
+            map(&mut object).shift_remove("status");
+        }
+        self.name(call, &mut object);
+        call.validate_new(&object)?;
         let key = Key::new(meta(&object, "namespace"), meta(&object, "name"));
         if let Some(existing) = self.store.get(call.table(), &key) {
             let mut error = ApiError::already_exists(&call.resource.name(), &key.name);
@@ -71,6 +81,7 @@ impl State {
             }
             return Err(error);
         }
+        self.address(call, &mut object, None, options.dry_run)?;
         let object = if options.dry_run {
             set_meta(&mut object, "resourceVersion", None);
             Object::detached(object, self.store.revision())
@@ -80,8 +91,24 @@ impl State {
         Ok(Reply::Object {
             code: StatusCode::CREATED,
             object,
-            warnings: Vec::new(),
+            warnings,
         })
+    }
+
+    /// Makes the rest of a name that is to be generated, another one if it is taken.
+    fn name(&mut self, call: &Call<'_>, object: &mut Value) {
+        let prefix = meta(object, "generateName").to_owned();
+        if !meta(object, "name").is_empty() || prefix.is_empty() {
+            return;
+        }
+        for _ in 0..NAME_ATTEMPTS {
+            let name = self.ids.name(&prefix);
+            let key = Key::new(meta(object, "namespace"), name.as_str());
+            set_meta(object, "name", Some(name.into()));
+            if self.store.get(call.table(), &key).is_none() {
+                return;
+            }
+        }
     }
 
     /// The body is an object of the request's resource and namespace.

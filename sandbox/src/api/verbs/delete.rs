@@ -52,7 +52,7 @@ impl State {
             Step::Mark(object) => Ok(Reply::ok(self.store.put(call.table(), call.key(), object))),
             Step::Remove if options.dry_run => Ok(answer(existing, call)),
             Step::Remove => {
-                let last = self.store.remove(call.table(), &call.key()).unwrap_or(existing);
+                let last = self.remove(call.table(), &call.key()).unwrap_or(existing);
                 Ok(answer(last, call))
             }
         }

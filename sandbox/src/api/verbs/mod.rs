@@ -1,5 +1,6 @@
 //! The verbs, one file each. They decide what is stored and what is answered.
 
+mod admit;
 mod create;
 mod delete;
 mod list;

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::admit::Source;
 use crate::api::{
     apply,
+    convert::from_storage,
     object::{meta, meta_value},
     options::WriteOptions,
     state::{Call, Reply, State},
@@ -47,7 +49,7 @@ impl State {
             return self.apply(call, &patch, options);
         }
         let existing = self.existing(call)?;
-        let mut new = existing.value.clone();
+        let mut new = from_storage(call.resource, &existing.value);
         match kind {
             PatchKind::Json => {
                 let patch: json_patch::Patch = serde_json::from_value(patch)
@@ -62,8 +64,9 @@ impl State {
         }
         self.check_body(call, &mut new)?;
         check_name(call, &new)?;
+        let warnings = call.admit(&mut new, options, Source::Patch)?;
         self.own(call, Some(&existing.value), &mut new, options);
-        self.replace(call, &existing, new, options)
+        self.replace(call, &existing, new, options, warnings)
     }
 
     fn apply(&mut self, call: &Call<'_>, patch: &Value, options: &WriteOptions) -> Result<Reply, ApiError> {
@@ -102,15 +105,16 @@ impl State {
         let nothing = json!({"apiVersion": resource.api_version(), "kind": resource.names.kind});
         let live = existing.as_ref().map_or(&nothing, |existing| &existing.value);
         let (owner, now) = (call.owner(options, true), self.clock.now());
-        let new = match &existing {
+        let mut new = match &existing {
             Err(error) if !request.subresource.is_empty() => return Err(error.clone()),
             _ => call
                 .typed()
                 .apply(live, patch, &owner, options.force == Some(true), now)?,
         };
         check_name(call, &new)?;
+        let warnings = call.admit(&mut new, options, Source::Apply)?;
         if let Ok(existing) = existing {
-            return self.replace(call, &existing, new, options);
+            return self.replace(call, &existing, new, options, warnings);
         }
         if meta_value(&new, "uid").is_some() {
             let uid = meta(&new, "uid");
@@ -119,7 +123,7 @@ impl State {
             return Err(ApiError::conflict(&resource.name(), &request.name, &why));
         }
         self.check_namespace(call, &request.name)?;
-        self.insert(call, new, options)
+        self.insert(call, new, options, warnings)
     }
 }
 

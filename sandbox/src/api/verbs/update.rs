@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::admit::Source;
 use crate::api::{
     apply::keep_times,
     field_error::FieldError,
@@ -33,8 +35,9 @@ impl State {
             Ok(existing) => existing,
             Err(_) if call.resource.create_on_update && call.request.subresource.is_empty() => {
                 self.check_namespace(call, &call.request.name)?;
+                let warnings = call.admit(&mut object, options, Source::Body)?;
                 self.own(call, None, &mut object, options);
-                return self.insert(call, object, options);
+                return self.insert(call, object, options, warnings);
             }
             Err(error) => return Err(error),
         };
@@ -45,8 +48,9 @@ impl State {
             let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             return Err(ApiError::invalid(&kind, &call.request.name, &[error]));
         }
+        let warnings = call.admit(&mut object, options, Source::Body)?;
         self.own(call, Some(&existing.value), &mut object, options);
-        self.replace(call, &existing, object, options)
+        self.replace(call, &existing, object, options, warnings)
     }
 
     /// Puts `new` in the place of `old`: preconditions, what the endpoint may write, generation, storage.
@@ -56,6 +60,7 @@ impl State {
         old: &Arc<Object>,
         mut new: Value,
         options: &WriteOptions,
+        warnings: Vec<String>,
     ) -> Result<Reply, ApiError> {
         let (resource, name) = (call.resource, &call.request.name);
         let (uid, old_uid) = (meta(&new, "uid"), meta(&old.value, "uid"));
@@ -74,6 +79,7 @@ impl State {
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
             "resourceVersion",
+            "namespace",
         ] {
             set_meta(&mut new, field, meta_value(&old.value, field).cloned());
         }
@@ -82,22 +88,31 @@ impl State {
             _ => next_generation(resource, &old.value, &new),
         };
         set_meta(&mut new, "generation", generation);
+        self.address(call, &mut new, Some(&old.value), options.dry_run)?;
         keep_times(&old.value, &mut new);
+        let answer = |object: Arc<Object>| {
+            Ok(Reply::Object {
+                code: StatusCode::OK,
+                object,
+                warnings,
+            })
+        };
         if new == old.value {
-            return Ok(Reply::ok(old.clone()));
+            return answer(old.clone());
         }
+        call.validate_change(&new, &old.value)?;
         if options.dry_run {
-            return Ok(Reply::ok(Object::detached(new, old.revision)));
+            return answer(Object::detached(new, old.revision));
         }
         let gone = meta_value(&old.value, "deletionTimestamp").is_some()
             && finalizers(&new).is_empty()
             && meta_value(&old.value, "deletionGracePeriodSeconds").is_none_or(|grace| grace == 0);
         if gone {
             // Nobody sees the object without its last finalizer: it goes at once.
-            self.store.remove(call.table(), &call.key());
-            return Ok(Reply::ok(Object::detached(new, old.revision)));
+            self.remove(call.table(), &call.key());
+            return answer(Object::detached(new, old.revision));
         }
-        Ok(Reply::ok(self.store.put(call.table(), call.key(), new)))
+        answer(self.store.put(call.table(), call.key(), new))
     }
 }
 

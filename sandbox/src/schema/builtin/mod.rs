@@ -54,7 +54,11 @@ impl Builder {
             ..Schema::default()
         };
         self.done.borrow_mut().insert(name.to_owned(), Arc::new(open));
-        let schema = Arc::new(parse(json, &|name| self.get(name)));
+        let type_name = name.rsplit('.').next().map(Arc::from);
+        let schema = Arc::new(Schema {
+            type_name,
+            ..parse(json, &|name| self.get(name))
+        });
         self.done.borrow_mut().insert(name.to_owned(), schema.clone());
         Some(schema)
     }

@@ -1,0 +1,209 @@
+//! Addresses and node ports of services. Addresses are loopback ones, so that a process can really listen there.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::defaults::each;
+use crate::api::object::{child, map};
+
+/// 127.96.0.0/16, from .0.1 on.
+const FIRST: u32 = u32::from_be_bytes([127, 96, 0, 1]);
+const LAST: u32 = u32::from_be_bytes([127, 96, 255, 254]);
+
+/// Node ports, as Kubernetes has them.
+const PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+
+/// What is given out. Rebuilt from nothing, kept in step by [`Self::take`] and [`Self::release`].
+#[derive(Default)]
+pub(in crate::api) struct Addresses {
+    taken: BTreeSet<u32>,
+    next: u32,
+    ports: BTreeSet<u16>,
+}
+
+fn parse(address: &str) -> Option<u32> {
+    address.parse::<std::net::Ipv4Addr>().ok().map(u32::from)
+}
+
+fn address(spec: &Map<String, Value>) -> &str {
+    spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default()
+}
+
+impl Addresses {
+    /// Gives a service what its type needs and it lacks. With `old`, what it had is kept. The error names the field.
+    pub(in crate::api) fn take(
+        &mut self,
+        service: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<(), (String, Value, String)> {
+        let spec = child(map(service), "spec");
+        if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
+            return Ok(());
+        }
+        keep(spec, old);
+        let old_address = old.map_or("", |old| {
+            old.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or("")
+        });
+        let wanted = address(spec).to_owned();
+        let given = if wanted == "None" || (!wanted.is_empty() && wanted == old_address) {
+            wanted
+        } else {
+            self.address(&wanted, dry_run)
+                .map_err(|why| ("spec.clusterIPs".to_owned(), json!([wanted]), why))?
+        };
+        spec.insert("clusterIP".into(), given.as_str().into());
+        spec.insert("clusterIPs".into(), json!([given]));
+        spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
+        spec.entry("ipFamilyPolicy").or_insert_with(|| "SingleStack".into());
+        let external = matches!(
+            spec.get("type").and_then(Value::as_str),
+            Some("NodePort" | "LoadBalancer")
+        );
+        let olds = ports(old);
+        for port in each(spec, "ports") {
+            let number = port
+                .get("nodePort")
+                .and_then(Value::as_u64)
+                .and_then(|port| u16::try_from(port).ok());
+            match number.filter(|port| *port != 0) {
+                Some(number) if external && !olds.contains(&number) => {
+                    if self.ports.contains(&number) {
+                        let why = "provided port is already allocated".to_owned();
+                        return Err(("spec.ports[0].nodePort".into(), json!(number), why));
+                    }
+                    self.mark(number, dry_run);
+                }
+                None if external => {
+                    let free = PORTS.into_iter().find(|port| !self.ports.contains(port));
+                    let Some(free) = free else { continue };
+                    self.mark(free, dry_run);
+                    port.insert("nodePort".into(), free.into());
+                }
+                _ if !external => drop(port.shift_remove("nodePort")),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what a service had.
+    pub(in crate::api) fn release(&mut self, service: &Value) {
+        let held = service
+            .pointer("/spec/clusterIP")
+            .and_then(Value::as_str)
+            .and_then(parse);
+        held.iter().for_each(|address| drop(self.taken.remove(address)));
+        ports(Some(service))
+            .iter()
+            .for_each(|port| drop(self.ports.remove(port)));
+    }
+
+    fn mark(&mut self, port: u16, dry_run: bool) {
+        if !dry_run {
+            self.ports.insert(port);
+        }
+    }
+
+    fn address(&mut self, wanted: &str, dry_run: bool) -> Result<String, String> {
+        let number = if wanted.is_empty() {
+            let start = self.next.clamp(FIRST, LAST);
+            let free = (start..=LAST)
+                .chain(FIRST..start)
+                .find(|number| !self.taken.contains(number));
+            free.ok_or("failed to allocate IP: range is full")?
+        } else {
+            let number = parse(wanted).filter(|number| (FIRST..=LAST).contains(number)).ok_or_else(|| {
+                format!("failed to allocate IP {wanted}: the provided IP is not in the valid range. The range of valid IPs is 127.96.0.0/16")
+            })?;
+            if self.taken.contains(&number) {
+                return Err(format!(
+                    "failed to allocate IP {wanted}: provided IP is already allocated"
+                ));
+            }
+            number
+        };
+        if !dry_run {
+            self.taken.insert(number);
+            self.next = number + 1;
+        }
+        Ok(std::net::Ipv4Addr::from(number).to_string())
+    }
+}
+
+fn ports(service: Option<&Value>) -> Vec<u16> {
+    let ports = service
+        .and_then(|service| service.pointer("/spec/ports"))
+        .and_then(Value::as_array);
+    let numbers = ports
+        .into_iter()
+        .flatten()
+        .filter_map(|port| port.get("nodePort")?.as_u64());
+    numbers.filter_map(|number| u16::try_from(number).ok()).collect()
+}
+
+/// What an update leaves out stays as it was.
+fn keep(spec: &mut Map<String, Value>, old: Option<&Value>) {
+    let Some(old) = old.and_then(|old| old.get("spec")).and_then(Value::as_object) else {
+        return;
+    };
+    if address(spec).is_empty() && !address(old).is_empty() {
+        spec.insert("clusterIP".into(), address(old).into());
+    }
+    for field in ["ipFamilies", "ipFamilyPolicy"] {
+        if let Some(value) = old.get(field).filter(|_| !spec.contains_key(field)) {
+            spec.insert(field.into(), value.clone());
+        }
+    }
+    let olds: Vec<Value> = old.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
+    for port in each(spec, "ports") {
+        let same = |old: &&Value| {
+            ["port", "protocol"]
+                .iter()
+                .all(|field| old.get(field) == port.get(*field))
+        };
+        let number = olds.iter().find(same).and_then(|old| old.get("nodePort")).cloned();
+        if let Some(number) = number.filter(|_| !port.contains_key("nodePort")) {
+            port.insert("nodePort".into(), number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_given_kept_and_taken_back() {
+        let mut addresses = Addresses::default();
+        let service = || json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}});
+        let (mut a, mut b) = (service(), service());
+        addresses.take(&mut a, None, false).unwrap();
+        addresses.take(&mut b, None, false).unwrap();
+        assert_eq!(
+            (&a["spec"]["clusterIP"], &b["spec"]["clusterIP"]),
+            (&json!("127.96.0.1"), &json!("127.96.0.2"))
+        );
+        let mut updated = service();
+        addresses.take(&mut updated, Some(&a), false).unwrap();
+        assert_eq!(updated["spec"]["clusterIP"], "127.96.0.1");
+        let mut wanted = json!({"spec": {"type": "ClusterIP", "clusterIP": "127.96.0.1"}});
+        assert!(addresses.take(&mut wanted.clone(), None, false).is_err());
+        addresses.release(&a);
+        addresses.take(&mut wanted, None, false).unwrap();
+        let mut foreign = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1"}});
+        assert!(addresses.take(&mut foreign, None, false).is_err());
+    }
+
+    #[test]
+    fn node_ports_come_and_go_with_the_type() {
+        let mut addresses = Addresses::default();
+        let mut service = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
+        addresses.take(&mut service, None, false).unwrap();
+        assert_eq!(service["spec"]["ports"][0]["nodePort"], 30000);
+        let mut inner = json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}});
+        addresses.take(&mut inner, Some(&service), false).unwrap();
+        assert_eq!(inner["spec"]["ports"][0].get("nodePort"), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! What Kubernetes itself writes into built-in objects when they are created or changed: first status, service account,
+//! tolerations, and the fields that are always there.
+
+use serde_json::{Map, Value, json};
+
+use super::defaults::{each, set};
+use crate::api::object::{child, map};
+
+/// Seconds that a pod stays on a node that is away.
+const TOLERATION_SECONDS: i64 = 300;
+
+/// A new object. Nodes bring their status along; all others start with the first one.
+pub(super) fn create(kind: &str, has_status: bool, object: &mut Value) {
+    let fields = map(object);
+    if has_status && kind != "Node" {
+        fields.shift_remove("status");
+    }
+    match kind {
+        "Pod" => {
+            let spec = child(fields, "spec");
+            admit_pod(spec);
+            let class = quality(spec);
+            fields.insert("status".into(), json!({"phase": "Pending", "qosClass": class}));
+        }
+        "Namespace" => {
+            set(child(fields, "spec"), "finalizers", json!(["kubernetes"]));
+            set(child(fields, "status"), "phase", "Active");
+        }
+        _ => {}
+    }
+    shape(kind, object);
+}
+
+/// What admission adds to every pod.
+fn admit_pod(spec: &mut Map<String, Value>) {
+    set(spec, "serviceAccountName", "default");
+    let account = spec.get("serviceAccountName").cloned().unwrap_or_default();
+    spec.insert("serviceAccount".into(), account);
+    set(spec, "priority", 0);
+    set(spec, "preemptionPolicy", "PreemptLowerPriority");
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+        let Value::Array(tolerations) = tolerations else {
+            continue;
+        };
+        let tolerated = tolerations.iter().any(|toleration| {
+            let is = |field: &str, values: &[&str]| {
+                let text = toleration.get(field).and_then(Value::as_str).unwrap_or_default();
+                values.contains(&text)
+            };
+            is("key", &[key, ""]) && is("effect", &["NoExecute", ""])
+        });
+        if !tolerated {
+            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": TOLERATION_SECONDS}));
+        }
+    }
+}
+
+/// The quality of service that the resources of the containers amount to.
+fn quality(spec: &mut Map<String, Value>) -> &'static str {
+    let (mut any, mut guaranteed) = (false, true);
+    for list in ["containers", "initContainers"] {
+        for container in each(spec, list) {
+            let resources = container.get("resources").cloned().unwrap_or_default();
+            for name in ["cpu", "memory"] {
+                let amount = |field: &str| {
+                    resources
+                        .get(field)
+                        .and_then(|amounts| amounts.get(name))
+                        .filter(|amount| *amount != "0")
+                        .cloned()
+                };
+                let (limit, request) = (amount("limits"), amount("requests"));
+                any |= limit.is_some() || request.is_some();
+                guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+            }
+        }
+    }
+    match (any, guaranteed) {
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+        _ => "BestEffort",
+    }
+}
+
+/// Fields that are there in every object of a kind, set or not.
+pub(super) fn shape(kind: &str, object: &mut Value) {
+    let fields = map(object);
+    let zeros = |map: &mut Map<String, Value>, names: &[&str]| {
+        for name in names {
+            if !map.contains_key(*name) {
+                map.insert((*name).into(), json!(0));
+            }
+        }
+    };
+    match kind {
+        "Deployment" | "Job" | "CronJob" => {
+            child(fields, "status");
+        }
+        "ReplicaSet" => zeros(child(fields, "status"), &["replicas"]),
+        "StatefulSet" => zeros(child(fields, "status"), &["replicas", "availableReplicas"]),
+        "DaemonSet" => zeros(
+            child(fields, "status"),
+            &[
+                "currentNumberScheduled",
+                "numberMisscheduled",
+                "desiredNumberScheduled",
+                "numberReady",
+            ],
+        ),
+        "PodDisruptionBudget" => zeros(
+            child(fields, "status"),
+            &["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"],
+        ),
+        "Service" | "Ingress" => {
+            child(child(fields, "status"), "loadBalancer");
+        }
+        "HorizontalPodAutoscaler" => {
+            let status = child(fields, "status");
+            status.entry("currentMetrics").or_insert(Value::Null);
+            zeros(status, &["desiredReplicas"]);
+        }
+        "Lease" | "Namespace" | "Node" | "NetworkPolicy" => {
+            child(fields, "spec");
+        }
+        "EndpointSlice" => {
+            for list in ["endpoints", "ports"] {
+                fields.entry(list).or_insert(Value::Null);
+            }
+            each(fields, "endpoints").for_each(|endpoint| drop(child(endpoint, "conditions")));
+        }
+        "Pod" => pod_shape(fields),
+        "Event" => {
+            child(fields, "source");
+            child(fields, "involvedObject");
+            for time in ["firstTimestamp", "lastTimestamp", "eventTime"] {
+                fields.entry(time).or_insert(Value::Null);
+            }
+            for text in ["reportingComponent", "reportingInstance"] {
+                fields.entry(text).or_insert_with(|| "".into());
+            }
+        }
+        _ => {}
+    }
+    if kind == "Node" {
+        node_shape(fields);
+    }
+}
+
+fn pod_shape(pod: &mut Map<String, Value>) {
+    let status = child(pod, "status");
+    for list in ["containerStatuses", "initContainerStatuses"] {
+        for container in each(status, list) {
+            child(container, "lastState");
+            child(container, "state");
+            container.entry("ready").or_insert(Value::Bool(false));
+            container.entry("restartCount").or_insert_with(|| json!(0));
+            container.entry("image").or_insert_with(|| "".into());
+            container.entry("imageID").or_insert_with(|| "".into());
+        }
+    }
+}
+
+fn node_shape(node: &mut Map<String, Value>) {
+    let status = child(node, "status");
+    let endpoint = child(child(status, "daemonEndpoints"), "kubeletEndpoint");
+    endpoint.entry("Port").or_insert_with(|| json!(0));
+    let info = child(status, "nodeInfo");
+    for text in [
+        "machineID",
+        "systemUUID",
+        "bootID",
+        "kernelVersion",
+        "osImage",
+        "containerRuntimeVersion",
+        "kubeletVersion",
+        "kubeProxyVersion",
+        "operatingSystem",
+        "architecture",
+    ] {
+        info.entry(text).or_insert_with(|| "".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_start_pending_and_tolerate_for_a_while() {
+        let mut pod = json!({"spec": {"containers": [{"name": "a"}], "tolerations": [{"operator": "Exists"}]},
+            "status": {"phase": "Running"}});
+        create("Pod", true, &mut pod);
+        assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
+        assert_eq!(pod["spec"]["serviceAccount"], "default");
+        assert_eq!(
+            pod["spec"]["tolerations"].as_array().unwrap().len(),
+            1,
+            "everything is tolerated already"
+        );
+        let mut pod = json!({"spec": {}});
+        create("Pod", true, &mut pod);
+        assert_eq!(pod["spec"]["tolerations"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn quality_follows_from_resources() {
+        for (resources, class) in [
+            (json!({}), "BestEffort"),
+            (json!({"requests": {"cpu": "1"}}), "Burstable"),
+            (json!({"limits": {"cpu": "1", "memory": "1Gi"}}), "Guaranteed"),
+            (
+                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}),
+                "Burstable",
+            ),
+        ] {
+            let mut spec = json!({"containers": [{"resources": resources}]});
+            assert_eq!(quality(spec.as_object_mut().unwrap()), class, "{resources}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! From what a client sent to what is stored: unknown fields, types, defaults, and at last the rules.
+
+use serde_json::Value;
+
+use crate::{
+    api::{
+        builtin, convert,
+        field_error::FieldError,
+        object::set_meta,
+        options::{FieldValidation, WriteOptions},
+        state::{Call, State},
+        status::{ApiError, GroupResource},
+    },
+    schema::{NameRule, validate_metadata, validate_metadata_update},
+};
+
+/// What an object was read from, which errors tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::api) enum Source {
+    /// The body itself.
+    Body,
+    /// An object with a patch laid over it.
+    Patch,
+    /// The outcome of a server-side apply, whose patch was checked before.
+    Apply,
+}
+
+impl Call<'_> {
+    /// Brings an object into its stored form, with defaults. Answers the warnings that the client is to see.
+    pub(in crate::api) fn admit(
+        &self,
+        object: &mut Value,
+        options: &WriteOptions,
+        source: Source,
+    ) -> Result<Vec<String>, ApiError> {
+        let resource = self.resource;
+        let sent = if source == Source::Patch {
+            object.to_string()
+        } else {
+            String::new()
+        };
+        let mut warnings = Vec::new();
+        if let Some(schema) = &resource.schema {
+            let unknown: Vec<String> = schema
+                .prune(object)
+                .iter()
+                .map(|path| format!("unknown field {path:?}"))
+                .collect();
+            match options.validation {
+                FieldValidation::Strict if !unknown.is_empty() && source != Source::Apply => {
+                    let why = format!("strict decoding error: {}", unknown.join(", "));
+                    return Err(self.undecodable(source, &sent, &why));
+                }
+                FieldValidation::Warn if source != Source::Apply => warnings = unknown,
+                _ => {}
+            }
+        }
+        if resource.custom {
+            builtin::normalize_metadata(object).map_err(|why| self.undecodable(source, &sent, &why))?;
+            if let Some(schema) = &resource.schema {
+                schema.default_fields(object);
+            }
+        } else {
+            builtin::admit(resource, object).map_err(|why| self.undecodable(source, &sent, &why))?;
+        }
+        convert::to_storage(resource, object);
+        if !resource.custom {
+            builtin::shape(resource, object);
+        }
+        Ok(warnings)
+    }
+
+    fn undecodable(&self, source: Source, sent: &str, why: &str) -> ApiError {
+        let (kind, version) = (&self.resource.names.kind, &self.resource.names.version);
+        if source == Source::Body {
+            let why = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
+            return ApiError::bad_request(why);
+        }
+        let nothing = GroupResource {
+            group: String::new(),
+            resource: String::new(),
+        };
+        ApiError::invalid(&nothing, "", &[FieldError::invalid("patch", sent, why)])
+    }
+
+    /// Holds a new object to its rules.
+    pub(in crate::api) fn validate_new(&self, object: &Value) -> Result<(), ApiError> {
+        let names = &self.resource.names;
+        let rule = NameRule::of(&names.group, &names.kind);
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        let mut errors = validate_metadata(metadata, names.namespaced, rule, "metadata");
+        errors.extend(self.content_errors(object, None));
+        self.refuse(object, &errors)
+    }
+
+    /// Holds a changed object to its rules.
+    pub(in crate::api) fn validate_change(&self, object: &Value, old: &Value) -> Result<(), ApiError> {
+        let metadata = |object: &Value| {
+            let mut object = object.clone();
+            set_meta(&mut object, "managedFields", None);
+            object.get("metadata").cloned().unwrap_or_default()
+        };
+        let mut errors = validate_metadata_update(&metadata(object), &metadata(old), "metadata");
+        errors.extend(self.content_errors(object, Some(old)));
+        self.refuse(object, &errors)
+    }
+
+    fn content_errors(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let status = self.request.subresource == "status";
+        match (&self.resource.schema, old) {
+            (Some(schema), Some(old)) if self.resource.custom && status => schema.validate_status(object, old),
+            (Some(schema), old) if self.resource.custom => schema.validate(object, old),
+            _ if self.resource.custom || status => Vec::new(),
+            _ => builtin::validate(self.resource, object, old),
+        }
+    }
+
+    fn refuse(&self, object: &Value, errors: &[FieldError]) -> Result<(), ApiError> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let name = crate::api::object::meta(object, "name");
+        Err(ApiError::invalid(&self.resource.group_kind(), name, errors))
+    }
+}
+
+impl State {
+    /// Gives a service its addresses, new or kept.
+    pub(in crate::api) fn address(
+        &mut self,
+        call: &Call<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<(), ApiError> {
+        if call.resource.custom || call.resource.names.kind != "Service" || !call.request.subresource.is_empty() {
+            return Ok(());
+        }
+        self.addresses.take(object, old, dry_run).map_err(|(path, value, why)| {
+            let name = crate::api::object::meta(object, "name");
+            ApiError::invalid(
+                &call.resource.group_kind(),
+                name,
+                &[FieldError::invalid(path, value, why)],
+            )
+        })
+    }
+}
