@@ -75,6 +75,7 @@ pub enum AggregatorError {
 impl Settings {
     /// Reads the settings.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        env.require_socket_transmitter()?;
         Ok(Self {
             bind: env.bind_address("AGG_BIND_IP", "AGG_BIND_PORT", 7363)?,
             participants: env.count("PARTICIPANTS_COUNT", 1)?,

@@ -95,6 +95,21 @@ impl Env {
         Duration::try_from_secs_f64(seconds).map_err(invalid)
     }
 
+    /// Refuses a job whose weights should travel through object storage: these workers have only the socket.
+    pub fn require_socket_transmitter(&self) -> Result<(), EnvError> {
+        match self.get("TRANSMITTER") {
+            None | Some("ws") => Ok(()),
+            Some(other) => {
+                let wanted = "ws (these workers have no other transmitter)".into();
+                Err(EnvError::Invalid {
+                    name: "TRANSMITTER",
+                    value: other.to_owned(),
+                    wanted,
+                })
+            }
+        }
+    }
+
     /// The address that a server binds; all interfaces and `default_port` where the variables are not set.
     pub fn bind_address(
         &self,

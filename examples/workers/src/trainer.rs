@@ -87,6 +87,7 @@ struct Round {
 impl Settings {
     /// Reads the settings.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        env.require_socket_transmitter()?;
         let host = env.required("AGG_IP", "the aggregator's host name or address")?;
         // An IPv6 address needs brackets in a URL.
         let host = if host.contains(':') {
