@@ -108,14 +108,10 @@ impl Engine {
             // A Model that the job names was deleted: what the job's own status says is not held up by that.
             return Taken::Accepted;
         };
-        if status
-            .iter()
-            .all(|(key, value)| current.pointer("/status").and_then(|status| status.get(key)) == Some(value))
-        {
+        if self.reported(*kind, &current) == *status {
             return Taken::Accepted;
         }
         let uid = current.pointer("/metadata/uid").cloned().unwrap_or_default();
-        let status = self.with_other_reports(*kind, &current, status);
         let body = json!({
             "apiVersion": kind.api_version(),
             "kind": kind.kind,
@@ -143,20 +139,15 @@ impl Engine {
         }
     }
 
-    /// The change with whatever else was reported before: an apply takes away what it does not name.
-    fn with_other_reports(&self, kind: ObjectKind, current: &Value, change: &Map<String, Value>) -> Map<String, Value> {
-        let reported = self
-            .shared
-            .drivers
-            .get(&kind)
-            .map(|driver| driver.reported())
-            .unwrap_or_default();
-        let before = current.get("status").and_then(Value::as_object).into_iter().flatten();
-        let mut whole: Map<String, Value> = before
-            .filter(|(key, _)| reported.contains(&key.as_str()))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        whole.extend(change.clone());
-        whole
+    /// What was reported so far. A change names the reported fields whole, so that what it leaves out goes.
+    fn reported(&self, kind: ObjectKind, current: &Value) -> Map<String, Value> {
+        let driver = self.shared.drivers.get(&kind);
+        let fields = driver.map(|driver| driver.reported()).unwrap_or_default();
+        let status = current.get("status").and_then(Value::as_object);
+        let reported = status
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| fields.contains(&key.as_str()));
+        reported.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }
