@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
-use skerry_crds::sedna::v1alpha1::{Dataset, JointInferenceService, Model};
+use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService, Model};
 use skerry_edge::{Epoch, cloud::Server};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ const CLUSTER_RETRY: Duration = Duration::from_secs(2);
 pub fn kinds() -> Kinds {
     Kinds::default()
         .with::<Dataset>()
+        .with::<FederatedLearningJob>()
         .with::<JointInferenceService>()
         .with::<Model>()
 }
