@@ -107,6 +107,8 @@ pub enum ListKind {
 pub struct PatchStrategy {
     /// The list is merged element by element.
     pub merge: bool,
+    /// The object is replaced as a whole.
+    pub replace: bool,
     /// Keys absent from `$retainKeys` are dropped.
     pub retain_keys: bool,
     /// The field that tells the elements of a merged list apart; without one they are scalars.

@@ -86,6 +86,7 @@ fn patch_strategy(map: &Map<String, Value>) -> PatchStrategy {
     let strategies = word("x-kubernetes-patch-strategy").unwrap_or_default();
     PatchStrategy {
         merge: strategies.split(',').any(|s| s == "merge"),
+        replace: strategies.split(',').any(|s| s == "replace"),
         retain_keys: strategies.split(',').any(|s| s == "retainKeys"),
         merge_key: word("x-kubernetes-patch-merge-key").map(str::to_owned),
     }

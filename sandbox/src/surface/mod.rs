@@ -6,6 +6,7 @@ mod discovery;
 pub mod jsonpath;
 pub mod openapi;
 mod resource;
+pub mod strategic;
 pub mod table;
 mod version;
 
