@@ -94,21 +94,21 @@ fn types_lose_nothing() {
     }
 }
 
-/// The manifests stand for all that Sedna's users write, so they must say all that there is to say.
+/// The manifests stand for all that users and managers write, so they must say all that there is to say.
 #[test]
 fn manifests_use_every_field() {
     let mut unused = BTreeSet::new();
     for crd in skerry_crds::all() {
         let crd = serde_json::to_value(crd).unwrap();
         let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
-        let specs: Vec<_> = manifests()
-            .into_iter()
-            .filter(|(_, manifest)| manifest["kind"] == kind)
-            .map(|(_, manifest)| manifest["spec"].clone())
-            .collect();
-        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-        collect_unused(kind, schema, &specs.iter().collect::<Vec<_>>(), &mut unused);
+        let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let manifests: Vec<_> = manifests().into_iter().map(|(_, manifest)| manifest).collect();
+        let of_kind: Vec<_> = manifests.iter().filter(|manifest| manifest["kind"] == kind).collect();
+        collect_unused(kind, root, &of_kind, &mut unused);
     }
+    // The fields of the one type of conditions are each used by some kinds only, and the kinds that are not decided
+    // about yet have no other fields of ours.
+    unused.retain(|path| !path.contains(".conditions[].") && !path.ends_with(".status.observedGeneration"));
     assert_eq!(unused, BTreeSet::new());
 }
 
