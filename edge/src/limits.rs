@@ -78,6 +78,10 @@ pub const DIGEST_ROWS_BYTES: usize = 128 * 1024;
 /// them, and the next session starts with a digest.
 pub const MAX_TOMBSTONES: usize = 10_000;
 
+/// How long a node refuses managers of a Lease that was superseded by another one: well over the time within which a
+/// manager notices that it has lost its Lease.
+pub const RETIRED: Duration = Duration::from_secs(60);
+
 /// Superseded Leases that a node remembers. One is enough unless somebody deletes Leases while managers hang.
 pub const RETIRED_LEASES: usize = 8;
 

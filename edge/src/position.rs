@@ -3,6 +3,8 @@
 //! Decides fencing: whether a manager of this cluster uid and epoch is the present one, a new one, or one that has
 //! been deposed. It never looks at the objects.
 
+use std::{collections::VecDeque, time::Duration};
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -19,8 +21,7 @@ pub struct Epoch {
     pub transitions: u64,
 }
 
-/// Where a node's store stands: written in the same transaction as the changes that led there, and kept whole (as
-/// JSON, say), because [`Position::retired`] guards against managers of the past.
+/// Where a node's store stands: written in the same transaction as the changes that led there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The uid of the cluster that the node belongs to. Only joining anew changes it.
@@ -29,9 +30,6 @@ pub struct Position {
     pub epoch: Epoch,
     /// The last version stored, counted by that manager for this node alone.
     pub version: u64,
-    /// Leases that were superseded by another one, newest last: a manager that still holds one of them is deposed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub retired: Vec<String>,
 }
 
 /// What a manager that says hello is to a node.
@@ -72,11 +70,13 @@ impl Position {
             cluster: cluster.into(),
             epoch,
             version: 0,
-            retired: Vec::new(),
         }
     }
 
     /// What a manager of this cluster and epoch is to a store that stands here.
+    ///
+    /// Of two Leases nothing says which is the older, so a manager of another Lease counts as a new one; see
+    /// [`Retired`] for what a node does about that.
     pub fn judge(&self, cluster: &str, epoch: &Epoch) -> Result<Standing, Fenced> {
         if self.cluster != cluster {
             return Err(Fenced::OtherCluster {
@@ -84,12 +84,7 @@ impl Position {
                 theirs: cluster.to_owned(),
             });
         }
-        let deposed = if epoch.lease == self.epoch.lease {
-            epoch.transitions < self.epoch.transitions
-        } else {
-            self.retired.contains(&epoch.lease)
-        };
-        if deposed {
+        if epoch.lease == self.epoch.lease && epoch.transitions < self.epoch.transitions {
             return Err(Fenced::Deposed {
                 ours: self.epoch.clone(),
                 theirs: epoch.clone(),
@@ -101,21 +96,29 @@ impl Position {
             Standing::New
         })
     }
+}
 
-    /// The position at `version` of `epoch`, which [`Position::judge`] has let pass.
-    #[must_use]
-    pub fn advance(&self, epoch: &Epoch, version: u64) -> Self {
-        let mut retired = self.retired.clone();
-        if epoch.lease != self.epoch.lease {
-            retired.push(self.epoch.lease.clone());
-            let surplus = retired.len().saturating_sub(limits::RETIRED_LEASES);
-            retired.drain(..surplus);
+/// The Leases that a node has lately seen superseded. A manager that still holds one hangs, and will notice within
+/// [`limits::RETIRED`]; one that is there after that is the present one (somebody has put a Lease back).
+#[derive(Debug, Default)]
+pub(crate) struct Retired(VecDeque<(String, Duration)>);
+
+impl Retired {
+    /// `before` was superseded by `after`, if those are two Leases.
+    pub(crate) fn supersede(&mut self, now: Duration, before: &Epoch, after: &Epoch) {
+        self.0.retain(|(lease, until)| now < *until && *lease != after.lease);
+        if before.lease != after.lease {
+            self.0.push_back((before.lease.clone(), now + limits::RETIRED));
+            if self.0.len() > limits::RETIRED_LEASES {
+                self.0.pop_front();
+            }
         }
-        Self {
-            cluster: self.cluster.clone(),
-            epoch: epoch.clone(),
-            version,
-            retired,
-        }
+    }
+
+    /// Whether a manager of this epoch hangs.
+    pub(crate) fn contains(&self, now: Duration, epoch: &Epoch) -> bool {
+        self.0
+            .iter()
+            .any(|(lease, until)| *lease == epoch.lease && now < *until)
     }
 }

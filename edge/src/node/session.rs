@@ -26,7 +26,7 @@ use crate::{
     limits,
     message::{Downstream, Hello, MessageError, Received, RefusedReason, Start, Upstream},
     object::Row,
-    position::{Epoch, Fenced, Position, Standing},
+    position::{Epoch, Fenced, Position, Retired, Standing},
 };
 
 /// The state machine. Times are counted from any fixed moment, by a clock that never goes back.
@@ -34,11 +34,12 @@ use crate::{
 pub struct Session {
     identity: Identity,
     position: Option<Position>,
+    retired: Retired,
     holds: u64,
     phase: Phase,
     reconnect: Reconnect,
-    /// The position that the batch being stored leads to, and whether it came in over the present connection.
-    storing: Option<(Position, bool)>,
+    /// The position that the batch being stored leads to.
+    storing: Option<Position>,
     reading_rows: bool,
     outbox: Window,
     cause: Option<String>,
@@ -106,6 +107,7 @@ impl Session {
         Self {
             identity,
             position,
+            retired: Retired::default(),
             holds,
             phase: Phase::Waiting { until: Duration::ZERO },
             reconnect: Reconnect::default(),
@@ -177,7 +179,7 @@ impl Session {
                 Ok(())
             }
             Input::Stored { holds } => {
-                self.stored(holds, &mut out);
+                self.stored(now, holds, &mut out);
                 Ok(())
             }
             Input::StoreFailed { asked, cause } => {
@@ -287,8 +289,6 @@ impl Session {
             .reconnect
             .next(up_since.map(|since| now.saturating_sub(since)), jitter);
         self.phase = Phase::Waiting { until: now + wait };
-        // What is being stored is stored all the same; the hello will say so.
-        self.storing = self.storing.take().map(|(position, _)| (position, false));
     }
 
     fn heard(&mut self, now: Duration) {
@@ -370,12 +370,7 @@ impl Session {
     }
 
     fn welcome(&mut self, now: Duration, cluster: &str, epoch: &Epoch, start: Start) -> Result<(), Closing> {
-        let judged = self
-            .position
-            .as_ref()
-            .map(|position| position.judge(cluster, epoch))
-            .transpose();
-        let standing = judged.map_err(|fenced| {
+        let standing = self.judge(now, cluster, epoch).map_err(|fenced| {
             self.reconnect.slowly();
             let reason = match fenced {
                 Fenced::OtherCluster { .. } => RefusedReason::OtherCluster,
@@ -396,11 +391,8 @@ impl Session {
             (Start::Digest { chunks }, ..) if !chunks.len().is_power_of_two() || chunks.len() > limits::MAX_CHUNKS => {
                 Err(Closing::violation(format!("a digest of {} chunks", chunks.len())))
             }
-            (Start::Digest { chunks }, position, _) => {
-                let start = position.as_ref().map_or_else(
-                    || Position::start(cluster, epoch.clone()),
-                    |position| position.advance(epoch, 0),
-                );
+            (Start::Digest { chunks }, ..) => {
+                let start = Position::start(cluster, epoch.clone());
                 let until = now + limits::ACK_TIMEOUT;
                 self.stage(Stage::Digesting {
                     start,
@@ -411,6 +403,21 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// What the manager is to this node; none where the node belongs nowhere yet.
+    fn judge(&self, now: Duration, cluster: &str, epoch: &Epoch) -> Result<Option<Standing>, Fenced> {
+        let Some(position) = &self.position else {
+            return Ok(None);
+        };
+        let standing = position.judge(cluster, epoch)?;
+        if self.retired.contains(now, epoch) {
+            return Err(Fenced::Deposed {
+                ours: position.epoch.clone(),
+                theirs: epoch.clone(),
+            });
+        }
+        Ok(Some(standing))
     }
 
     fn live(&mut self, now: Duration, base: Position, inbox: Inbox) {
@@ -428,16 +435,19 @@ impl Session {
         }
     }
 
-    fn stored(&mut self, holds: u64, out: &mut Vec<Output>) {
+    fn stored(&mut self, now: Duration, holds: u64, out: &mut Vec<Output>) {
         self.holds = holds;
-        if let Some((position, current)) = self.storing.take() {
-            if current && self.is_live() {
-                out.push(Output::Send(Upstream::Ack {
-                    version: position.version,
-                }));
-            }
-            self.position = Some(position);
+        let Some(position) = self.storing.take() else { return };
+        // No session comes up while something is being stored, so it came in over this one.
+        if self.is_live() {
+            out.push(Output::Send(Upstream::Ack {
+                version: position.version,
+            }));
         }
+        if let Some(before) = &self.position {
+            self.retired.supersede(now, &before.epoch, &position.epoch);
+        }
+        self.position = Some(position);
     }
 
     fn rows(&mut self, rows: &[Row], out: &mut Vec<Output>) {
@@ -477,7 +487,7 @@ impl Session {
                         version,
                         ..base.clone()
                     };
-                    self.storing = Some((position.clone(), true));
+                    self.storing = Some(position.clone());
                     out.push(Output::Store(Batch { changes, position }));
                 }
                 if let Some((after, limit)) = self.outbox.want(now) {
