@@ -19,7 +19,7 @@ pub(crate) struct Runtime {
 }
 
 /// The conditions that a kubelet owns, in the order in which it lists them.
-const OWN: [&str; 5] = [
+pub(crate) const OWN_CONDITIONS: [&str; 5] = [
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",
@@ -40,7 +40,7 @@ pub(crate) fn pod_status(pod: &Pod, runtime: Runtime, now: &Time) -> PodStatus {
         .conditions
         .iter()
         .flatten()
-        .filter(|condition| !OWN.contains(&condition.type_.as_str()));
+        .filter(|condition| !OWN_CONDITIONS.contains(&condition.type_.as_str()));
     let conditions = others.cloned().chain(stamped).collect();
     let same_phase = known.phase.as_ref() == Some(&phase);
     PodStatus {

@@ -13,12 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::core::params::Preconditions;
 use kube::runtime::watcher;
 use kube::runtime::{WatchStreamExt, watcher as follow};
 use kube::{Api, Client};
-use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -26,9 +23,10 @@ use tokio::time::Instant;
 use super::cache::Table;
 use super::clock::Times;
 use super::heartbeat;
-use super::meta::{Id, id, node_name, uid};
+use super::meta::{Id, id, node_name};
 use super::node::NodeSpec;
 use super::queue::Queue;
+use super::report;
 use crate::api::Clock;
 use act::{Act, Place, act, evicted};
 use script::Script;
@@ -254,7 +252,7 @@ impl Kubelets {
             }
             Act::Remove(status) => {
                 self.report(pod, &status).await?;
-                self.remove(pod).await
+                report::removal(&self.client, pod).await
             }
         }
     }
@@ -272,43 +270,13 @@ impl Kubelets {
     }
 
     async fn report(&mut self, pod: &Pod, status: &PodStatus) -> Result<(), kube::Error> {
-        let (namespace, name) = id(pod);
-        let patch = json!({"metadata": {"uid": uid(pod)}, "status": status});
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &namespace);
-        match pods
-            .patch_status(&name, &PatchParams::default(), &Patch::Strategic(&patch))
-            .await
-        {
-            Ok(pod) => {
-                let id = id(&pod);
-                if self.pods.wrote(pod).is_some() {
-                    self.queue.add(id, Instant::now());
-                }
-                Ok(())
+        if let Some(pod) = report::status(&self.client, pod, status).await? {
+            let id = id(&pod);
+            if self.pods.wrote(pod).is_some() {
+                self.queue.add(id, Instant::now());
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            Err(error) => Err(error),
         }
-    }
-
-    async fn remove(&mut self, pod: &Pod) -> Result<(), kube::Error> {
-        let (namespace, name) = id(pod);
-        let same = Preconditions {
-            uid: Some(uid(pod).to_owned()),
-            resource_version: None,
-        };
-        let now = DeleteParams {
-            grace_period_seconds: Some(0),
-            preconditions: Some(same),
-            ..DeleteParams::default()
-        };
-        match Api::<Pod>::namespaced(self.client.clone(), &namespace)
-            .delete(&name, &now)
-            .await
-        {
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-            other => other.map(|_| ()),
-        }
+        Ok(())
     }
 }
 
