@@ -12,8 +12,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -28,6 +27,7 @@ use super::execute::{Answer, Executor, Refused};
 use super::keys::{Key, NODE_LEASES, Touch};
 use super::meta::{Id, controller_of, node_name, uid};
 use super::queue::Queue;
+use super::watching::watch_all;
 use super::{deployment, endpoints, gc, namespaces, nodes, replicaset, scheduler};
 use crate::api::Clock;
 
@@ -340,18 +340,9 @@ impl Loop {
     }
 }
 
-/// A watch of all objects of a kind that goes on through errors.
 fn follow<K>(client: Client, wrap: fn(Event<K>) -> Observed) -> BoxStream<'static, Observed>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    watch(Api::<K>::all(client), watcher::Config::default())
-        .default_backoff()
-        .filter_map(move |event| async move {
-            event
-                .inspect_err(|error| tracing::debug!(%error, kind = %K::kind(&()), "watch interrupted"))
-                .ok()
-                .map(wrap)
-        })
-        .boxed()
+    watch_all(Api::<K>::all(client)).map(wrap).boxed()
 }

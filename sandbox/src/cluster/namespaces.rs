@@ -9,8 +9,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, PostParams};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 use tokio::time::Instant;
 
@@ -18,6 +17,7 @@ use super::clock::Times;
 use super::meta::deleting;
 use super::queue::Queue;
 use super::served::{Served, discover};
+use super::watching::watch_all;
 use crate::api::Clock;
 
 /// How long after a pass that left something behind the next one comes.
@@ -28,8 +28,7 @@ const FINALIZER: &str = "kubernetes";
 
 /// Looks after namespaces until it is dropped.
 pub(crate) async fn run(client: Client, clock: Clock) {
-    let namespaces = Api::<Namespace>::all(client.clone());
-    let mut events = watch(namespaces, watcher::Config::default()).default_backoff().boxed();
+    let mut events = watch_all(Api::<Namespace>::all(client.clone()));
     let mut queue = Queue::default();
     loop {
         let due = queue.next_due();
@@ -41,11 +40,11 @@ pub(crate) async fn run(client: Client, clock: Clock) {
         };
         tokio::select! {
             biased;
-            Some(event) = events.next() => match event {
-                Ok(Event::Apply(namespace) | Event::InitApply(namespace)) => queue.add(namespace.name_any(), Instant::now()),
-                Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "watch interrupted"),
-            },
+            Some(event) = events.next() => {
+                if let Event::Apply(namespace) | Event::InitApply(namespace) = event {
+                    queue.add(namespace.name_any(), Instant::now());
+                }
+            }
             () = wake => {
                 let Some(name) = queue.pop(Instant::now()) else { continue };
                 match look_at(&client, &clock, &name).await {

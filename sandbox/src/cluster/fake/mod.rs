@@ -13,8 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use kube::runtime::watcher;
-use kube::runtime::{WatchStreamExt, watcher as follow};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -27,6 +25,7 @@ use super::meta::{Id, id, node_name};
 use super::node::NodeSpec;
 use super::queue::Queue;
 use super::report;
+use super::watching::watch_all;
 use crate::api::Clock;
 use act::{Act, Place, act, evicted};
 use script::Script;
@@ -169,9 +168,7 @@ impl Kubelets {
     }
 
     async fn run(mut self) {
-        let mut events = follow(Api::<Pod>::all(self.client.clone()), watcher::Config::default())
-            .default_backoff()
-            .boxed();
+        let mut events = watch_all(Api::<Pod>::all(self.client.clone()));
         let mut changed = self.shared.changed.subscribe();
         loop {
             let due = self.queue.next_due();
@@ -183,14 +180,11 @@ impl Kubelets {
             };
             tokio::select! {
                 biased;
-                Some(event) = events.next() => match event {
-                    Ok(event) => {
-                        let seen = self.pods.watched(event);
-                        let pods = seen.iter().filter_map(|change| change.new.as_ref());
-                        pods.for_each(|pod| self.queue.add(id(pod.as_ref()), Instant::now()));
-                    }
-                    Err(error) => tracing::debug!(%error, "watch interrupted"),
-                },
+                Some(event) = events.next() => {
+                    let seen = self.pods.watched(event);
+                    let pods = seen.iter().filter_map(|change| change.new.as_ref());
+                    pods.for_each(|pod| self.queue.add(id(pod.as_ref()), Instant::now()));
+                }
                 Ok(()) = changed.changed() => self.pods.all().for_each(|pod| self.queue.add(id(pod.as_ref()), Instant::now())),
                 () = wake => {
                     if let Some(id) = self.queue.pop(Instant::now()) {

@@ -21,10 +21,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PropagationPolicy};
-use kube::core::DynamicObject;
 use kube::core::params::Preconditions;
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -33,6 +31,7 @@ use tokio::time::Instant;
 
 use super::queue::Queue;
 use super::served::{Meta, Served, discover};
+use super::watching::watch_all;
 use graph::{Graph, Item, KindKey, Uid};
 use judge::{Owner, Verdict, judge};
 
@@ -373,18 +372,12 @@ enum Error {
     UnknownKind { kind: String, api_version: String },
 }
 
-/// Passes on what a watch of a kind's metadata brings, through errors.
+/// Passes on what a watch of a kind's metadata brings.
 async fn follow(client: Client, key: KindKey, served: Served, sender: mpsc::UnboundedSender<(KindKey, Event<Meta>)>) {
-    let api = Api::<kube::core::PartialObjectMeta<DynamicObject>>::all_with(client, &served.resource);
-    let mut events = watch(api, watcher::Config::default()).default_backoff().boxed();
+    let mut events = watch_all(Api::<Meta>::all_with(client, &served.resource));
     while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                if sender.send((key.clone(), event)).is_err() {
-                    return;
-                }
-            }
-            Err(error) => tracing::debug!(%error, kind = key.kind, "watch interrupted"),
+        if sender.send((key.clone(), event)).is_err() {
+            return;
         }
     }
 }

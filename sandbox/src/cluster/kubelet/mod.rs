@@ -35,8 +35,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as follow};
+use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -46,6 +45,7 @@ use super::events::Recorder;
 use super::heartbeat;
 use super::meta::{Id, finished, id, uid};
 use super::node::NodeSpec;
+use super::watching::{watch_all, watch_some};
 use crate::api::Clock;
 use compose::Machine;
 pub use images::{Image, Images, ImagesError};
@@ -261,40 +261,36 @@ async fn beat(client: Client, clock: Clock, node: String) {
 /// Keeps the cluster IPs of all Services.
 async fn learn_services(site: Arc<Site>) {
     let services = Api::<Service>::all(site.client.clone());
-    let mut events = follow(services, watcher::Config::default()).default_backoff().boxed();
+    let mut events = watch_all(services);
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Apply(service) | Event::InitApply(service)) => {
+            Event::Apply(service) | Event::InitApply(service) => {
                 let ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.clone());
                 match ip.filter(|ip| !ip.is_empty() && ip != "None") {
                     Some(ip) => drop(site.known(|known| known.services.insert(id(&service), ip))),
                     None => drop(site.known(|known| known.services.remove(&id(&service)))),
                 }
             }
-            Ok(Event::Delete(service)) => drop(site.known(|known| known.services.remove(&id(&service)))),
-            Ok(Event::Init | Event::InitDone) => {}
-            Err(error) => tracing::debug!(%error, "watch interrupted"),
+            Event::Delete(service) => drop(site.known(|known| known.services.remove(&id(&service)))),
+            Event::Init | Event::InitDone => {}
         }
     }
 }
 
 /// Follows the node's pods and gives each a worker.
 async fn tend(site: Arc<Site>, node: String, pods: Arc<Mutex<BTreeMap<Id, Tended>>>) {
-    let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    let mut events = follow(Api::<Pod>::all(site.client.clone()), config)
-        .default_backoff()
-        .boxed();
+    let config = Config::default().fields(&format!("spec.nodeName={node}"));
+    let mut events = watch_some(Api::<Pod>::all(site.client.clone()), config);
     let mut workers = JoinSet::new();
     let mut known = super::cache::Table::default();
     loop {
         tokio::select! {
-            Some(event) = events.next() => match event {
-                Ok(event) => for change in known.watched(event) {
+            Some(event) = events.next() => {
+                for change in known.watched(event) {
                     let mut pods = pods.lock().unwrap_or_else(PoisonError::into_inner);
                     assign(&site, &mut pods, &mut workers, change);
-                },
-                Err(error) => tracing::debug!(%error, "watch interrupted"),
-            },
+                }
+            }
             Some(_) = workers.join_next() => {}
         }
     }
