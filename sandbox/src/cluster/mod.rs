@@ -28,8 +28,10 @@ mod proxy;
 mod queue;
 mod replicaset;
 mod report;
+mod sandbox;
 mod scheduler;
 mod served;
+mod site_node;
 mod taints;
 mod watching;
 
@@ -38,3 +40,5 @@ pub use fake::{Behaviour, FakeKubelet, Timing};
 pub use kubelet::{Image, Images, ImagesError, Kubelet, KubeletOptions, LogError, LogOptions};
 pub use link::Link;
 pub use node::{NodeSpec, NodeSpecError};
+pub use sandbox::{Options, Sandbox, StartError};
+pub use site_node::SandboxNode;

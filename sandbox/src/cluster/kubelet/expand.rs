@@ -11,7 +11,7 @@ pub(super) fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Str
         } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|name| name.split_once(')')) {
             match lookup(name) {
                 Some(value) => out.push_str(&value),
-                None => out.push_str(&format!("$({name})")),
+                None => out.extend(["$(", name, ")"]),
             }
             rest = tail;
         } else {

@@ -169,10 +169,10 @@ impl Subject {
         let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\nUser-Agent: kube-probe/1.33\r\n");
         let headers = get.http_headers.as_deref().unwrap_or_default();
         if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
-            request.push_str(&format!("Host: {host}\r\n"));
+            request.extend(["Host: ", host, "\r\n"]);
         }
         for header in headers {
-            request.push_str(&format!("{}: {}\r\n", header.name, header.value));
+            request.extend([&header.name, ": ", &header.value, "\r\n"]);
         }
         request.push_str("\r\n");
         let failed = |error: std::io::Error| format!("Get \"http://{host}{path}\": {error}");
