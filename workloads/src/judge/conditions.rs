@@ -176,3 +176,148 @@ pub(crate) fn said_at(
     let before = find(previous, &condition.type_).filter(same);
     before.and_then(time).cloned().unwrap_or(Time(now))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Failure, ObjectKind};
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    fn owner() -> Owner {
+        Owner {
+            kind: ObjectKind::MODEL,
+            namespace: "ns".to_owned(),
+            name: "m".to_owned(),
+            uid: "u".to_owned(),
+            generation: 3,
+        }
+    }
+
+    fn finding(impact: Impact, reason: &'static str) -> Finding {
+        Finding {
+            impact,
+            reason,
+            message: format!("because of {reason}"),
+        }
+    }
+
+    fn verdict(findings: Vec<Finding>, available: bool, settled: bool) -> Verdict {
+        let words = |good: bool, yes, no| {
+            if good {
+                Ok(Words::new(yes, ""))
+            } else {
+                Err(Words::new(no, ""))
+            }
+        };
+        Verdict {
+            findings,
+            available: words(available, "Up", "Down"),
+            settled: words(settled, "Settled", "Rolling"),
+        }
+    }
+
+    fn told(verdict: &Verdict) -> [String; 3] {
+        let conditions = standard(&owner(), &[], verdict, Timestamp::UNIX_EPOCH);
+        let told: Vec<_> = conditions
+            .iter()
+            .map(|condition| {
+                format!(
+                    "{}={} {}",
+                    condition.type_,
+                    condition.status,
+                    condition.reason.as_ref().unwrap()
+                )
+            })
+            .collect();
+        told.try_into().unwrap()
+    }
+
+    #[rstest]
+    #[case(verdict(vec![], true, true), ["Ready=True Up", "Progressing=False Settled", "Degraded=False AsDeclared"])]
+    #[case(verdict(vec![], true, false), ["Ready=True Up", "Progressing=True Rolling", "Degraded=False AsDeclared"])]
+    #[case(verdict(vec![], false, false), ["Ready=False Down", "Progressing=True Rolling", "Degraded=False AsDeclared"])]
+    #[case(
+        verdict(vec![finding(Impact::Waiting, "W")], false, false),
+        ["Ready=False W", "Progressing=True W", "Degraded=False AsDeclared"]
+    )]
+    #[case(
+        verdict(vec![finding(Impact::Degraded, "D")], true, true),
+        ["Ready=True Up", "Progressing=False Settled", "Degraded=True D"]
+    )]
+    #[case(
+        verdict(vec![finding(Impact::Degraded, "D"), finding(Impact::Blocked, "B")], true, false),
+        ["Ready=False B", "Progressing=False B", "Degraded=True B"]
+    )]
+    #[case(
+        verdict(vec![finding(Impact::Blocked, "B"), finding(Impact::Waiting, "W")], false, false),
+        ["Ready=False B", "Progressing=True W", "Degraded=True B"]
+    )]
+    #[case(verdict(vec![paused()], true, false), ["Ready=True Up", "Progressing=False Paused", "Degraded=False AsDeclared"])]
+    fn findings_become_conditions(#[case] verdict: Verdict, #[case] expected: [&str; 3]) {
+        assert_eq!(told(&verdict), expected);
+    }
+
+    #[test]
+    fn the_gravest_comes_first_each_message_once_and_not_too_many() {
+        let mut findings: Vec<_> = (0..7)
+            .map(|n| Finding {
+                message: format!("m{n}"),
+                ..finding(Impact::Degraded, "D")
+            })
+            .collect();
+        findings.extend([finding(Impact::Blocked, "B"), finding(Impact::Blocked, "B")]);
+        let words = verdict(findings, true, true).worst(Impact::Degraded).unwrap();
+        assert_eq!(
+            (words.reason, words.message.as_str()),
+            ("B", "because of B; m0; m1; m2; m3; and 3 more")
+        );
+    }
+
+    #[rstest]
+    #[case("NameTaken", Impact::Blocked, "NameTaken")]
+    #[case("Forbidden", Impact::Blocked, "ChildForbidden")]
+    #[case("AwaitingDeletion", Impact::Waiting, "AwaitingDeletion")]
+    #[case("Teapot", Impact::Blocked, "ChildRefused")]
+    fn what_the_api_server_would_not_take_is_a_finding(
+        #[case] reason: &str,
+        #[case] impact: Impact,
+        #[case] told: &str,
+    ) {
+        let failure = Failure {
+            kind: ObjectKind::POD,
+            name: "p".to_owned(),
+            reason: reason.to_owned(),
+            message: "the message".to_owned(),
+        };
+        let applied = Applied {
+            failures: vec![failure],
+            ..Applied::default()
+        };
+        let found = failures(&applied).next().unwrap();
+        assert_eq!(
+            (found.impact, found.reason, found.message.as_str()),
+            (impact, told, "the message")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_changes_with_what_it_stamps_and_only_then(states in prop::collection::vec((any::<bool>(), any::<bool>()), 1..20)) {
+            let mut before: Vec<Condition> = vec![];
+            for (second, (available, settled)) in states.into_iter().enumerate() {
+                let now = Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
+                let verdict = verdict(vec![], available, settled);
+                let after = standard(&owner(), &before, &verdict, now);
+                for condition in &after {
+                    let earlier = find(&before, &condition.type_);
+                    let same = earlier.is_some_and(|earlier| earlier.status == condition.status);
+                    let time = condition.last_transition_time.clone();
+                    prop_assert_eq!(time == Some(Time(now)), !same);
+                }
+                prop_assert_eq!(&standard(&owner(), &after, &verdict, Timestamp::MAX), &after, "twice is once");
+                before = after;
+            }
+        }
+    }
+}

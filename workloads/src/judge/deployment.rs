@@ -82,3 +82,91 @@ fn condition<'a>(live: &'a Live, type_: &str, status: &str) -> Option<&'a str> {
         .find(|condition| text(condition, "type") == type_ && text(condition, "status") == status)?;
     Some(text(found, "message"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ObjectKind, testing};
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn judged(replicas: i64, generation: i64, status: &Value, pods: &[Live]) -> Health {
+        let object = json!({"metadata": {"name": "d", "generation": generation}, "spec": {"replicas": replicas},
+            "status": status});
+        health(
+            &Live {
+                kind: ObjectKind::DEPLOYMENT,
+                object,
+            },
+            pods.iter(),
+        )
+    }
+
+    fn counts(all: i64, updated: i64, available: i64) -> Value {
+        json!({"observedGeneration": 1, "replicas": all, "updatedReplicas": updated, "readyReplicas": available,
+            "availableReplicas": available})
+    }
+
+    #[rstest]
+    #[case::fresh(1, 1, json!({}), false, false)]
+    #[case::fresh_without_replicas(0, 1, json!({}), false, false)]
+    #[case::up(2, 1, counts(2, 2, 2), true, true)]
+    #[case::scaled_to_nothing(0, 1, counts(0, 0, 0), true, true)]
+    #[case::short_of_one(2, 1, counts(2, 2, 1), false, false)]
+    #[case::rolling(2, 1, counts(3, 1, 2), true, false)]
+    #[case::old_pods_left(2, 1, counts(3, 2, 2), true, false)]
+    #[case::not_looked_at_since_the_edit(2, 2, counts(2, 2, 2), true, false)]
+    fn it_is_judged_by_its_pods(
+        #[case] replicas: i64,
+        #[case] generation: i64,
+        #[case] status: Value,
+        #[case] available: bool,
+        #[case] settled: bool,
+    ) {
+        let health = judged(replicas, generation, &status, &[]);
+        assert_eq!((health.available, health.settled), (available, settled));
+    }
+
+    /// Sedna counted the Deployment whose last condition was `Progressing`.
+    #[test]
+    fn the_order_of_its_conditions_does_not_count() {
+        let mut status = counts(1, 1, 1);
+        for order in [["Progressing", "Available"], ["Available", "Progressing"]] {
+            status["conditions"] = json!(order.map(|type_| json!({"type": type_, "status": "True"})));
+            assert!(judged(1, 1, &status, &[]).available);
+        }
+    }
+
+    #[test]
+    fn trouble_of_its_pods_is_told_once_and_grave_only_if_it_serves_no_more() {
+        let unschedulable = |name| {
+            testing::pod(
+                name,
+                None,
+                &json!({"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "message": "no node"}]}),
+            )
+        };
+        let pods = [unschedulable("a"), unschedulable("b")];
+        let down = judged(2, 1, &counts(2, 2, 0), &pods);
+        assert_eq!(down.findings.len(), 1);
+        assert_eq!(down.findings[0].impact, Impact::Blocked);
+        let up = judged(2, 1, &counts(3, 1, 2), &pods);
+        assert_eq!(up.findings[0].impact, Impact::Degraded);
+    }
+
+    #[rstest]
+    #[case("ReplicaFailure", "True", "PodsRefused", "Deployment d cannot make its pods: quota")]
+    #[case("Progressing", "False", "RolloutStuck", "Deployment d makes no progress")]
+    fn what_keeps_it_from_making_pods_is_named(
+        #[case] type_: &str,
+        #[case] status: &str,
+        #[case] reason: &str,
+        #[case] message: &str,
+    ) {
+        let mut counts = counts(0, 0, 0);
+        counts["conditions"] = json!([{"type": type_, "status": status, "message": "quota"}]);
+        let findings = judged(1, 1, &counts, &[]).findings;
+        assert_eq!((findings[0].reason, findings[0].message.as_str()), (reason, message));
+    }
+}

@@ -19,3 +19,19 @@ pub(crate) fn metrics(reported: &Map<String, Value>, but: &[&str]) -> Vec<Metric
     metrics.sort();
     metrics
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn figures_are_text_in_order_of_name() {
+        let reported = json!({"b": 0.5, "a": "text", "list": [1, {"x": null}], "none": null, "dropped": 1});
+        let told: Vec<_> = metrics(reported.as_object().unwrap(), &["dropped"])
+            .into_iter()
+            .map(|metric| format!("{}={}", metric.key, metric.value))
+            .collect();
+        assert_eq!(told, ["a=text", "b=0.5", r#"list=[1,{"x":null}]"#, "none=null"]);
+    }
+}

@@ -240,3 +240,114 @@ fn blocked(reason: &'static str, message: String) -> Finding {
         message,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn pod(status: &Value) -> Live {
+        testing::pod("p", Some("edge-1"), status)
+    }
+
+    #[rstest]
+    #[case(json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory. "}), Some("Evicted: low on memory"))]
+    #[case(json!({"phase": "Failed", "reason": "NodeLost"}), Some("NodeLost"))]
+    #[case(json!({"phase": "Failed", "reason": "OutOfcpu"}), Some("OutOfcpu"))]
+    #[case(json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True",
+        "reason": "DeletionByPodGC", "message": "node is gone"}]}), Some("DeletionByPodGC: node is gone"))]
+    #[case(json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}), None)]
+    #[case(json!({"phase": "Failed", "reason": "DeadlineExceeded"}), None)]
+    #[case(json!({"phase": "Failed"}), None)]
+    #[case(json!({"phase": "Running", "reason": "Evicted"}), None)]
+    fn a_pod_that_was_lost_is_told_from_one_that_failed(#[case] status: Value, #[case] how: Option<&str>) {
+        assert_eq!(lost(&pod(&status)).as_deref(), how);
+    }
+
+    fn waiting(reason: &str) -> Value {
+        json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "i:1",
+            "state": {"waiting": {"reason": reason, "message": "m"}}}]})
+    }
+
+    #[rstest]
+    #[case(
+        waiting("ErrImagePull"),
+        "ImagePullFailed",
+        "Pod p cannot start: the image i:1 of container c cannot be pulled"
+    )]
+    #[case(
+        waiting("ImagePullBackOff"),
+        "ImagePullFailed",
+        "Pod p cannot start: the image i:1 of container c cannot be pulled"
+    )]
+    #[case(
+        waiting("CreateContainerConfigError"),
+        "ContainerNotStarted",
+        "Pod p cannot start container c: m"
+    )]
+    #[case(waiting("CrashLoopBackOff"), "ContainerFailing", "container c of Pod p keeps ending")]
+    #[case(
+        json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "no node."}]}),
+        "Unschedulable",
+        "Pod p cannot be scheduled: no node"
+    )]
+    #[case(
+        json!({"phase": "Running", "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": {"terminated": {"exitCode": 2, "reason": "Error"}}}]}),
+        "ContainerFailing",
+        "container c of Pod p keeps failing, last with exit code 2"
+    )]
+    #[case(
+        json!({"phase": "Running", "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 137,
+            "reason": "OOMKilled"}}}]}),
+        "ContainerFailing",
+        "container c of Pod p keeps failing, last with exit code 137: OOMKilled"
+    )]
+    #[case(
+        json!({"phase": "Pending", "initContainerStatuses": [{"name": "storage-initializer",
+            "state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "fetching\ns3://b/m: no such key\n"}}}]}),
+        "ContainerFailing",
+        "container storage-initializer of Pod p keeps failing, last with exit code 1: s3://b/m: no such key"
+    )]
+    #[case(json!({"phase": "Pending"}), "AwaitingNode", "Pod p waits for node edge-1 to take it")]
+    fn what_keeps_a_pod_from_running_is_named(#[case] status: Value, #[case] reason: &str, #[case] message: &str) {
+        let found = trouble(&pod(&status)).unwrap();
+        assert_eq!((found.reason, found.message.as_str()), (reason, message));
+    }
+
+    #[rstest]
+    #[case(json!({"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": 9, "state": {"running": {}}}]}))]
+    #[case(json!({"phase": "Succeeded", "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 0}}}]}))]
+    #[case(json!({"phase": "Failed", "reason": "Evicted"}))]
+    #[case(waiting("ContainerCreating"))]
+    fn a_pod_that_runs_starts_or_has_ended_has_no_trouble(#[case] status: Value) {
+        assert_eq!(trouble(&pod(&status)), None);
+    }
+
+    #[test]
+    fn a_pod_on_its_way_out_has_no_trouble() {
+        let mut going = pod(&waiting("ErrImagePull"));
+        going.object["metadata"]["deletionTimestamp"] = json!("2024-05-01T10:00:00Z");
+        assert_eq!(trouble(&going), None);
+    }
+
+    #[test]
+    fn a_pod_that_nobody_placed_yet_waits_for_no_node() {
+        assert_eq!(trouble(&testing::pod("p", None, &json!({"phase": "Pending"}))), None);
+    }
+
+    #[test]
+    fn the_container_that_ended_badly_is_found() {
+        let status = json!({"phase": "Failed", "containerStatuses": [
+            {"name": "good", "state": {"terminated": {"exitCode": 0, "finishedAt": "2024-05-01T10:00:05Z"}}},
+            {"name": "bad", "state": {"terminated": {"exitCode": 3, "finishedAt": "2024-05-01T10:00:01Z"}}}]});
+        let exit = bad_exit(&pod(&status)).unwrap();
+        assert_eq!(
+            (exit.container.as_str(), exit.code, exit.message.as_str()),
+            ("bad", 3, "")
+        );
+        assert_eq!(ended_at(&pod(&status)).unwrap().to_string(), "2024-05-01T10:00:05Z");
+    }
+}

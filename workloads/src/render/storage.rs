@@ -190,3 +190,193 @@ fn volume_name(directory: &str) -> String {
     };
     format!("{readable}-{}", hash::short(&[directory]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::source::Resolver;
+    use crate::testing;
+    use rstest::rstest;
+
+    /// A source of the worker, with the Secret `secret` where one is named.
+    fn source(env: &'static str, url: &str, secret: &str, fetched: bool) -> Source {
+        let found = testing::found([testing::secret("keys"), testing::secret("others")]);
+        let resolver = Resolver {
+            found: &found,
+            worker: "the worker",
+        };
+        let source = resolver
+            .at(format!("what {env} names"), url, secret, env)
+            .unwrap()
+            .unwrap();
+        Source { fetched, ..source }
+    }
+
+    fn injected(sources: &[Source], spec: Value) -> Value {
+        let Value::Object(mut spec) = spec else {
+            panic!("a spec is an object")
+        };
+        Storage::of(sources).inject(&mut spec, &Settings::default());
+        Value::Object(spec)
+    }
+
+    fn env(sources: &[Source]) -> Value {
+        Storage::of(sources).env.into_iter().map(EnvVar::into_json).collect()
+    }
+
+    #[rstest]
+    #[case("/models/a/m.pb", true, "/home/data/models/a/m.pb")]
+    #[case("/m.pb", true, "/home/data/m.pb")]
+    #[case("s3://bucket/a/m.pb", true, "/downloads/bucket/a/m.pb")]
+    #[case("http://host:80/m.zip?x=y", true, "/downloads/host:80/m.zip")]
+    #[case("s3://bucket/a", false, "s3://bucket/a")]
+    #[case("obs://bucket/a", true, "obs://bucket/a")]
+    fn the_worker_is_told_where_it_finds_its_source(#[case] url: &str, #[case] fetched: bool, #[case] told: &str) {
+        let source = source("MODEL_URL", url, "", fetched);
+        assert_eq!(env(&[source])[0], json!({"name": "MODEL_URL", "value": told}));
+    }
+
+    /// Sedna mounted the directory twice, and the API server refused the pod.
+    #[test]
+    fn two_sources_in_one_directory_are_one_mount() {
+        let sources = [
+            source("MODEL_URL", "/data/m.pb", "", true),
+            source("TRAIN_DATASET_URL", "/data/d.txt", "", true),
+        ];
+        let spec = injected(&sources, json!({"containers": [{"name": "a"}, {"name": "b"}]}));
+        for container in spec["containers"].as_array().unwrap() {
+            let mounts = container["volumeMounts"].as_array().unwrap();
+            assert_eq!(mounts.len(), 1);
+            assert_eq!(mounts[0]["mountPath"], "/home/data/data");
+        }
+        assert_eq!(spec["volumes"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            spec["volumes"][0]["hostPath"],
+            json!({"path": "/data", "type": "Directory"})
+        );
+    }
+
+    /// Sedna gave both the name of one volume, and mounted the wrong directory.
+    #[test]
+    fn two_directories_that_read_alike_are_two_volumes() {
+        let sources = [
+            source("MODEL_URL", "/a/b/m", "", true),
+            source("TRAIN_DATASET_URL", "/a-b/d", "", true),
+        ];
+        let spec = injected(&sources, json!({"containers": [{"name": "a"}]}));
+        let volumes = spec["volumes"].as_array().unwrap();
+        assert_eq!(volumes.len(), 2);
+        assert_ne!(volumes[0]["name"], volumes[1]["name"]);
+    }
+
+    #[rstest]
+    #[case("/")]
+    #[case("/Models/with spaces_and.dots")]
+    #[case("/----")]
+    #[case("/a/very/long/path/that/goes/on/and/on/until/it/is/longer/than/a/label/may/be")]
+    fn a_volumes_name_is_a_label(#[case] directory: &str) {
+        let name = volume_name(directory);
+        assert!(name.len() <= 63 && !name.starts_with('-'), "{name}");
+        assert!(
+            name.bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'),
+            "{name}"
+        );
+    }
+
+    #[test]
+    fn what_the_user_mounts_stays() {
+        let theirs = json!({"name": "own", "mountPath": "/home/data/models/"});
+        let spec = injected(
+            &[source("MODEL_URL", "/models/m.pb", "", true)],
+            json!({"containers": [{"name": "a", "volumeMounts": [theirs]}], "volumes": [{"name": "own"}]}),
+        );
+        assert_eq!(spec["containers"][0]["volumeMounts"], json!([theirs]));
+        assert_eq!(spec["volumes"][0], json!({"name": "own"}));
+    }
+
+    #[test]
+    fn what_is_remote_is_fetched_by_one_init_container_after_the_users_own() {
+        let sources = [
+            source("MODEL_URL", "s3://bucket/m.pb", "keys", true),
+            source("TRAIN_DATASET_URL", "https://host/d/train.txt", "", true),
+        ];
+        let spec = injected(
+            &sources,
+            json!({"initContainers": [{"name": "own"}], "containers": [{"name": "a"}]}),
+        );
+        let init = spec["initContainers"].as_array().unwrap();
+        assert_eq!(init[0], json!({"name": "own"}));
+        assert_eq!(
+            init[1]["args"],
+            json!([
+                "s3://bucket/m.pb",
+                "/downloads/bucket/",
+                "https://host/d/train.txt",
+                "/downloads/host/d/"
+            ])
+        );
+        let names: Vec<_> = init[1]["env"].as_array().unwrap().iter().filter_map(name).collect();
+        assert_eq!(
+            names,
+            [
+                "ACCESS_KEY_ID",
+                "S3_ENDPOINT_URL",
+                "SECRET_ACCESS_KEY",
+                "INDIRECT_URL_MARK"
+            ]
+        );
+        assert_eq!(
+            env(&sources).as_array().unwrap().len(),
+            2,
+            "the worker needs no credentials"
+        );
+        assert_eq!(spec["containers"][0]["volumeMounts"][0]["readOnly"], true);
+    }
+
+    #[test]
+    fn a_worker_that_reaches_object_storage_itself_gets_the_credentials_by_reference() {
+        let env = env(&[source("AGG_DATA_PATH", "s3://bucket/agg", "keys", false)]);
+        let key = env
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|var| name(var) == Some("SECRET_ACCESS_KEY"))
+            .unwrap();
+        assert_eq!(
+            key["valueFrom"]["secretKeyRef"],
+            json!({"name": "keys", "key": "SECRET_ACCESS_KEY"})
+        );
+        assert!(!env.to_string().contains("a2V5"));
+    }
+
+    #[test]
+    fn a_second_secret_for_one_container_is_told_of() {
+        let both = [
+            source("MODEL_URL", "s3://bucket/m", "keys", true),
+            source("TRAIN_DATASET_URL", "s3://bucket/d", "others", true),
+        ];
+        let findings = Storage::of(&both).findings;
+        assert_eq!(findings.len(), 1);
+        assert!(
+            findings[0]
+                .message
+                .contains("what TRAIN_DATASET_URL names names Secret others")
+        );
+        let apart = [
+            source("MODEL_URL", "s3://b/m", "keys", true),
+            source("AGG_DATA_PATH", "s3://b/a", "others", false),
+        ];
+        assert_eq!(
+            Storage::of(&apart).findings,
+            [],
+            "the initializer and the worker may use one each"
+        );
+    }
+
+    #[test]
+    fn a_pod_without_sources_stays_as_it_is() {
+        let spec = json!({"containers": [{"name": "a"}]});
+        assert_eq!(injected(&[], spec.clone()), spec);
+    }
+}

@@ -75,3 +75,79 @@ fn force_host_network(spec: &mut Map<String, Value>) {
         spec.insert("dnsPolicy".to_owned(), "ClusterFirstWithHostNet".into());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn render(template: Value, force_host_network: bool, restart_policy: Option<&'static str>) -> Value {
+        let template: PodTemplate = serde_json::from_value(template).unwrap();
+        let worker = Worker {
+            template: &template,
+            labels: BTreeMap::from([("ours".to_owned(), "1".to_owned())]),
+            annotations: BTreeMap::new(),
+            env: vec![EnvVar::value("NAMESPACE", "ns")],
+            storage: Storage::default(),
+            force_host_network,
+            restart_policy,
+        };
+        let (metadata, spec) = worker.render(&Settings::default());
+        json!({"metadata": metadata, "spec": spec})
+    }
+
+    #[test]
+    fn the_template_stays_field_by_field() {
+        let spec = json!({
+            "newIn1_99": {"x": 1}, "tolerations": [{"key": "edge"}],
+            "initContainers": [{"name": "init"}], "containers": [{"name": "a", "command": ["x"]}],
+        });
+        let rendered = render(json!({"spec": spec.clone()}), false, None);
+        for field in ["newIn1_99", "tolerations", "initContainers"] {
+            assert_eq!(rendered["spec"][field], spec[field], "{field}");
+        }
+        assert_eq!(rendered["spec"]["containers"][0]["command"], json!(["x"]));
+        assert_eq!(
+            rendered["spec"]["containers"][0]["env"],
+            json!([{"name": "NAMESPACE", "value": "ns"}])
+        );
+        assert_eq!(rendered["spec"].get("hostNetwork"), None);
+        assert_eq!(rendered["spec"].get("restartPolicy"), None);
+    }
+
+    #[test]
+    fn labels_and_annotations_of_the_template_reach_the_pod_and_ours_win() {
+        let metadata = json!({
+            "name": "dropped", "creationTimestamp": null,
+            "labels": {"ours": "theirs", "team": "vision"}, "annotations": {"note": "x"},
+        });
+        let rendered = render(json!({"metadata": metadata, "spec": {}}), false, None);
+        assert_eq!(
+            rendered["metadata"],
+            json!({"labels": {"ours": "1", "team": "vision"}, "annotations": {"note": "x"}})
+        );
+    }
+
+    #[rstest]
+    #[case(json!({}), "ClusterFirstWithHostNet")]
+    #[case(json!({"dnsPolicy": "ClusterFirst"}), "ClusterFirstWithHostNet")]
+    #[case(json!({"dnsPolicy": "Default"}), "Default")]
+    #[case(json!({"dnsPolicy": "None", "dnsConfig": {}}), "None")]
+    fn a_worker_put_into_its_nodes_network_still_finds_services(#[case] spec: Value, #[case] policy: &str) {
+        let rendered = render(json!({"spec": spec}), true, None);
+        assert_eq!(rendered["spec"]["hostNetwork"], true);
+        assert_eq!(rendered["spec"]["dnsPolicy"], policy);
+    }
+
+    #[rstest]
+    #[case(json!({}), "OnFailure")]
+    #[case(json!({"restartPolicy": ""}), "OnFailure")]
+    #[case(json!({"restartPolicy": "Never"}), "Never")]
+    fn the_restart_policy_is_the_users_or_the_kinds(#[case] spec: Value, #[case] policy: &str) {
+        assert_eq!(
+            render(json!({"spec": spec}), false, Some("OnFailure"))["spec"]["restartPolicy"],
+            policy
+        );
+    }
+}

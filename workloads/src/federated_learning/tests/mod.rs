@@ -1,8 +1,10 @@
 //! Tests of the decisions about a job.
 
 mod convergence;
+mod ending;
+mod making;
+mod replacing;
 mod reports;
-mod scenarios;
 mod world;
 
 use insta::assert_yaml_snapshot;

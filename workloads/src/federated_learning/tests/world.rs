@@ -10,13 +10,16 @@ use skerry_crds::{
     sedna::v1alpha1::{FederatedLearningJob, FederatedLearningJobStatus, JobWorker, Outcome},
 };
 
+use super::super::inputs::{Place, trainers};
 use crate::{
     Applied, Children, Finding, Kind, Live, Lookup, Make, ObjectKind, Observed, Plan, Reference, References, Settings,
-    testing,
+    render::owner::Owner, testing,
 };
 
 /// The aggregator's place; a trainer's is its number and one.
 pub(super) const AGGREGATOR: usize = 0;
+pub(super) const FIRST: usize = 1;
+pub(super) const SECOND: usize = 2;
 
 /// The cluster.
 #[derive(Clone, Debug)]
@@ -181,13 +184,10 @@ impl World {
     }
 
     pub(super) fn pod_name(&self, place: usize) -> String {
-        let owner = crate::render::owner::Owner::of(&self.job);
+        let owner = Owner::of(&self.job);
         match place.checked_sub(1) {
-            None => super::super::inputs::Place::aggregator(&self.job).pod_name(&owner),
-            Some(index) => super::super::inputs::trainers(&self.job)
-                .nth(index)
-                .unwrap()
-                .pod_name(&owner),
+            None => Place::aggregator(&self.job).pod_name(&owner),
+            Some(index) => trainers(&self.job).nth(index).unwrap().pod_name(&owner),
         }
     }
 
@@ -321,4 +321,32 @@ impl World {
         );
         Some(end.type_.clone())
     }
+}
+
+/// The uids of the pods, by place.
+pub(super) fn uids(world: &World) -> Vec<String> {
+    let uid = |place| world.pod(place).map(|pod| pod.uid().to_owned()).unwrap_or_default();
+    (0..world.places()).map(uid).collect()
+}
+
+/// Deleted pods are gone, and what follows has happened.
+pub(super) fn after_deletions(world: &mut World) {
+    for _ in 0..4 {
+        world.settle();
+        world.children.retain(|live| !live.terminating());
+    }
+    world.settle();
+    for place in 0..world.places() {
+        world.start(place);
+    }
+    world.settle();
+}
+
+/// All workers end well.
+pub(super) fn complete(world: &mut World) {
+    for place in [FIRST, SECOND, AGGREGATOR] {
+        world.end(place, 0);
+        world.settle();
+    }
+    assert_eq!(world.ended().as_deref(), Some("Complete"));
 }
