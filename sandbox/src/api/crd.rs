@@ -67,6 +67,7 @@ pub(super) fn resources(definition: &Value) -> Vec<Resource> {
             unconditional_update: false,
             returns_deleted: false,
             custom: true,
+            definition: Some(Arc::new(version.clone())),
             table: table(definition),
             storage_version: surface::api_version(&names.group, stored),
             schema: version

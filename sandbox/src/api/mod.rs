@@ -6,6 +6,7 @@ use axum::body::Body;
 use http::Request;
 use jiff::Timestamp;
 
+mod about;
 mod apply;
 mod builtin;
 mod clock;

@@ -1,7 +1,9 @@
-//! What shape the client wants: whole objects, or their metadata alone.
+//! What shape the client wants: whole objects, their metadata alone, or a table.
 
 use http::HeaderMap;
 use serde_json::{Value, json};
+
+use crate::surface::table::Include;
 
 /// The shape of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,10 +12,12 @@ pub(super) enum View {
     Whole,
     /// `PartialObjectMetadata`.
     Metadata,
+    /// Rows of a `Table`.
+    Table(Include),
 }
 
-/// Reads the `Accept` header; `None` if nothing that it lists can be served.
-pub(super) fn view(headers: &HeaderMap) -> Option<View> {
+/// Reads the `Accept` header; `None` if nothing that it lists can be served. `include` is what a table's rows carry.
+pub(super) fn view(headers: &HeaderMap, include: Include) -> Option<View> {
     let accept = headers
         .get(http::header::ACCEPT)
         .and_then(|value| value.to_str().ok())
@@ -26,6 +30,7 @@ pub(super) fn view(headers: &HeaderMap) -> Option<View> {
         match parts.find_map(|part| part.strip_prefix("as=")) {
             None => Some(View::Whole),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(View::Metadata),
+            Some("Table") => Some(View::Table(include)),
             Some(_) => None,
         }
     })
@@ -54,11 +59,15 @@ mod tests {
                 "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
                 Some(View::Metadata),
             ),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                Some(View::Table(Include::Object)),
+            ),
             ("application/vnd.kubernetes.protobuf", None),
         ] {
             let headers = [(http::header::ACCEPT, accept.parse().unwrap())].into_iter().collect();
-            assert_eq!(view(&headers), wanted, "{accept}");
+            assert_eq!(view(&headers, Include::Object), wanted, "{accept}");
         }
-        assert_eq!(view(&HeaderMap::new()), Some(View::Whole));
+        assert_eq!(view(&HeaderMap::new(), Include::Object), Some(View::Whole));
     }
 }

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::{status::GroupResource, store::TableName};
-use crate::{schema::Schema, surface};
+use crate::{
+    schema::Schema,
+    surface::{self, table::Printer},
+};
 
 /// Where a scale subresource finds its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +55,8 @@ pub struct Resource {
     pub custom: bool,
     /// Where objects are stored; versions of one resource share it.
     pub table: TableName,
+    /// Its entry among the definition's versions, if it has one: schema, printer columns.
+    pub definition: Option<Arc<Value>>,
     /// `apiVersion` as stored.
     pub storage_version: String,
     /// What objects look like; `None` where nothing is known of it.
@@ -57,6 +64,15 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// How objects are shown in tables.
+    pub fn printer(&self) -> Printer {
+        let columns = self.definition.as_ref().map(|definition| {
+            let columns = definition.get("additionalPrinterColumns").and_then(Value::as_array);
+            columns.map_or(&[][..], Vec::as_slice)
+        });
+        Printer::new(&self.names, columns)
+    }
+
     /// `apps/v1`, or `v1` in the core group.
     pub fn api_version(&self) -> String {
         self.names.api_version()

@@ -1,8 +1,11 @@
 //! Turns what a verb answered into an HTTP response.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use bytes::{BufMut, BytesMut};
 use http::{Response, StatusCode, header::CONTENT_TYPE};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -45,11 +48,18 @@ pub(super) fn error(error: &ApiError) -> Response<Body> {
 }
 
 /// What a verb answered, in the shape that the client wants.
-pub(super) fn reply(resource: &Resource, view: View, reply: Reply) -> Response<Body> {
+pub(super) fn reply(resource: &Resource, view: View, reply: Reply, now: Timestamp) -> Response<Body> {
     match reply {
         Reply::Plain { code, body } => json(code, body.to_string()),
         Reply::Object { code, object, warnings } => {
-            let mut response = json(code, one(resource, view, &object));
+            let body = match view {
+                View::Table(include) => {
+                    let object = current(resource, &object);
+                    resource.printer().table(&object, include, true, now).to_string().into()
+                }
+                _ => one(resource, view, &object),
+            };
+            let mut response = json(code, body);
             for warning in warnings {
                 // The code of warnings that have none of their own.
                 if let Ok(value) = format!("299 - {warning:?}").parse() {
@@ -69,8 +79,14 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply) -> Response<B
                 fields.extend(token.map(|token| ("continue".to_owned(), Value::from(token))));
                 fields.extend(remaining.map(|count| ("remainingItemCount".to_owned(), Value::from(count))));
             }
+            if let View::Table(include) = view {
+                let items: Vec<_> = items.iter().map(|item| current(resource, item).into_owned()).collect();
+                let list = json!({"metadata": metadata, "items": items});
+                let table = resource.printer().table(&list, include, true, now);
+                return json(StatusCode::OK, table.to_string());
+            }
             let (kind, api_version) = match view {
-                View::Whole => (resource.names.list_kind.as_str(), resource.api_version()),
+                View::Whole | View::Table(_) => (resource.names.list_kind.as_str(), resource.api_version()),
                 View::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
             };
             let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}).to_string();
@@ -90,10 +106,20 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply) -> Response<B
     }
 }
 
-fn one(resource: &Resource, view: View, object: &Object) -> bytes::Bytes {
+/// An object in the version that was asked for.
+pub(super) fn current<'o>(resource: &Resource, object: &'o Object) -> Cow<'o, Value> {
+    if resource.is_storage_version() {
+        Cow::Borrowed(&object.value)
+    } else {
+        Cow::Owned(from_storage(resource, &object.value))
+    }
+}
+
+/// An object, whole or its metadata.
+pub(super) fn one(resource: &Resource, view: View, object: &Object) -> bytes::Bytes {
     match view {
         View::Metadata => partial(&object.value).to_string().into(),
-        View::Whole if !resource.is_storage_version() => from_storage(resource, &object.value).to_string().into(),
-        View::Whole => object.json(),
+        _ if resource.is_storage_version() => object.json(),
+        _ => current(resource, object).to_string().into(),
     }
 }

@@ -23,6 +23,7 @@ use super::{
     verbs::PatchKind,
     watch::{Watcher, error_event},
 };
+use crate::surface::table::Include;
 
 /// The largest body that is taken, in bytes.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -67,7 +68,7 @@ impl ApiServer {
         let mut request = match route(&parts.method, parts.uri.path(), query.flag("watch")) {
             Route::Resource(request) => request,
             Route::NotAllowed => return respond::error(&ApiError::method_not_allowed()),
-            Route::Other => return respond::page_not_found(),
+            Route::Other => return self.about(&parts),
         };
         user.clone_into(&mut request.user);
         let body = match Limited::new(body, BODY_LIMIT).collect().await {
@@ -143,7 +144,9 @@ impl ApiServer {
             Ok(None) => return respond::page_not_found(),
             Err(error) => return respond::error(&error),
         };
-        let Some(view) = negotiate::view(&incoming.parts.headers) else {
+        let include = incoming.query.get("includeObject").unwrap_or_default();
+        let include = Include::parse(include).unwrap_or(Include::Metadata);
+        let Some(view) = negotiate::view(&incoming.parts.headers, include) else {
             let accepted = [
                 "application/json",
                 "application/yaml",
@@ -155,7 +158,7 @@ impl ApiServer {
             return self.watch(incoming, &resource, view, hit);
         }
         match self.inner.perform(incoming, &resource, hit) {
-            Ok(reply) => respond::reply(&resource, view, reply),
+            Ok(reply) => respond::reply(&resource, view, reply, self.inner.lock().clock.now()),
             Err(error) => respond::error(&error),
         }
     }

@@ -1,6 +1,12 @@
 //! One watch: which changes it tells, in which words, and when it ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
@@ -8,10 +14,11 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     Inner,
-    convert::from_storage,
-    negotiate::{View, partial},
+    clock::Clock,
+    negotiate::View,
     options::ListOptions,
     resource::Resource,
+    respond::{current, one},
     state::State,
     status::ApiError,
     store::{Change, Object},
@@ -38,6 +45,8 @@ pub(super) struct Watcher {
     bookmark: Instant,
     end: Instant,
     initial: Option<Bytes>,
+    headers_told: AtomicBool,
+    clock: Clock,
     /// Events still to deliver before a fault ends the watch.
     left: Option<usize>,
     over: bool,
@@ -64,6 +73,8 @@ impl Watcher {
             bookmark: now + BOOKMARK_PERIOD,
             end: now + Duration::from_secs(timeout),
             initial: None,
+            headers_told: AtomicBool::new(false),
+            clock: state.clock,
             left: None,
             over: false,
             options,
@@ -181,11 +192,17 @@ impl Watcher {
 
     fn event(&self, out: &mut BytesMut, kind: &str, object: &Arc<Object>) {
         let json = match self.view {
-            View::Metadata => partial(&object.value).to_string().into(),
-            View::Whole if !self.resource.is_storage_version() => {
-                from_storage(&self.resource, &object.value).to_string().into()
+            View::Table(include) => {
+                let object = current(&self.resource, object);
+                // The columns are told once.
+                let headers = !self.headers_told.swap(true, Ordering::Relaxed);
+                let table = self
+                    .resource
+                    .printer()
+                    .table(&object, include, headers, self.clock.now());
+                table.to_string().into()
             }
-            View::Whole => object.json(),
+            view => one(&self.resource, view, object),
         };
         put_event(out, kind, &json);
     }
@@ -194,6 +211,7 @@ impl Watcher {
         let (api_version, kind) = match self.view {
             View::Whole => (self.resource.api_version(), self.resource.names.kind.as_str()),
             View::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata"),
+            View::Table(_) => ("meta.k8s.io/v1".to_owned(), "Table"),
         };
         let mut metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
         if let (Some(annotations), Some(fields)) = (annotations, metadata.as_object_mut()) {

@@ -63,6 +63,7 @@ pub(super) fn resources() -> impl Iterator<Item = Resource> {
             unconditional_update: !CONDITIONAL_UPDATE.contains(&kind),
             returns_deleted: RETURNS_DELETED.contains(&kind),
             custom: false,
+            definition: None,
             table: format!("{}.{group}", names.plural).into(),
             storage_version: api_version(group, &names.version),
             schema: schema::builtin(&names.group, &names.version, kind).cloned(),

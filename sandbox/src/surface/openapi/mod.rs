@@ -26,14 +26,16 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 pub struct Served<'a> {
     /// Its description.
     pub resource: &'a Resource,
-    /// For a custom resource, the `openAPIV3Schema` of its version. `None` for what is built in.
+    /// For a custom resource, the `openAPIV3Schema` of its version.
     pub schema: Option<&'a Value>,
+    /// False for what is built in.
+    pub custom: bool,
 }
 
 /// `/openapi/v3`: where each document is. An address changes with what it leads to, so that clients can keep documents.
 pub fn v3_index<'a>(served: impl IntoIterator<Item = Served<'a>>) -> Value {
     let mut documents: BTreeMap<String, Sha256> = BTreeMap::new();
-    for Served { resource, schema } in served {
+    for Served { resource, schema, .. } in served {
         let hash = documents.entry(place(resource)).or_default();
         hash.update(env!("CARGO_PKG_VERSION"));
         hash.update(format!("{resource:?}"));
@@ -88,14 +90,11 @@ fn add_types(served: Served<'_>, schemas: &mut Map<String, Value>, wanted: &mut 
         subresources,
         ..
     } = served.resource;
-    let name = match (served.schema, type_name(group, version, kind)) {
-        (None, Some(name)) => name.to_owned(),
-        (schema, _) => {
-            let name = custom_name(served.resource);
-            schemas.extend(custom(&name, served.resource, schema));
-            name
-        }
-    };
+    let builtin = type_name(group, version, kind).filter(|_| !served.custom);
+    let name = builtin.map_or_else(|| custom_name(served.resource), str::to_owned);
+    if builtin.is_none() {
+        schemas.extend(custom(&name, served.resource, served.schema));
+    }
     let subs = subresources
         .iter()
         .filter_map(|sub| type_name(&sub.group, &sub.version, &sub.kind));
@@ -220,7 +219,13 @@ mod tests {
     #[test]
     fn a_document_holds_what_its_version_needs_and_no_more() {
         let all = builtin_resources();
-        let served = || all.iter().map(|resource| Served { resource, schema: None });
+        let served = || {
+            all.iter().map(|resource| Served {
+                resource,
+                schema: None,
+                custom: false,
+            })
+        };
         let document = v3_document("apis/apps/v1", served()).unwrap();
         every_reference_leads_somewhere(&document);
         let schemas = document["components"]["schemas"].as_object().unwrap();
@@ -253,6 +258,7 @@ mod tests {
             v3_index([Served {
                 resource: &resource,
                 schema: Some(schema),
+                custom: true,
             }])
         };
         let url = |index: &Value| {
@@ -276,6 +282,7 @@ mod tests {
             [Served {
                 resource: &resource,
                 schema: Some(&schema),
+                custom: true,
             }],
         )
         .unwrap();
@@ -294,10 +301,15 @@ mod tests {
         let (resource, all) = (widget(), builtin_resources());
         let schema =
             json!({"type": "object", "properties": {"port": {"x-kubernetes-int-or-string": true, "nullable": true}}});
-        let builtin = all.iter().map(|resource| Served { resource, schema: None });
+        let builtin = all.iter().map(|resource| Served {
+            resource,
+            schema: None,
+            custom: false,
+        });
         let document = v2(builtin.chain([Served {
             resource: &resource,
             schema: Some(&schema),
+            custom: true,
         }]));
         assert_eq!(document["swagger"], "2.0");
         let deployment = &document["definitions"]["io.k8s.api.apps.v1.Deployment"]["properties"];

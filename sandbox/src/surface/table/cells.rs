@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     age::since,
-    text::{NONE, at, containers, list, map, number, selector, text, text_or},
+    text::{NONE, at, list, number, selector, text, text_or},
 };
 
 pub(super) type Cells = Vec<Value>;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     age::since,
     cells::{Cells, age, count, name},
-    text::{NONE, at, condition, labels, list, map, number, plain, selector, some_of, text, text_or},
+    text::{NONE, at, condition, labels, list, map, number, plain, some_of, text, text_or},
 };
 
 pub(super) fn config_map(object: &Value, now: Timestamp) -> Cells {

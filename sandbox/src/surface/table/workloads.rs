@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     age::{duration, since},
     cells::{Cells, TEMPLATE, age, count, name},
-    text::{NONE, at, containers, holds, labels, list, map, number, plain, selector, some_of, text, text_or},
+    text::{NONE, at, containers, holds, labels, list, number, plain, selector, some_of, text, text_or},
 };
 
 pub(super) fn controller_revision(object: &Value, now: Timestamp) -> Cells {
