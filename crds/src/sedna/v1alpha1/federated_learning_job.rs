@@ -51,7 +51,7 @@ pub struct FederatedLearningJobSpec {
     /// The Model that the training starts from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pretrained_model: Option<OptionalModelRef>,
-    /// How the weights travel; over the aggregator's WebSocket if absent.
+    /// How the weights travel: over the aggregator's WebSocket if absent, through object storage if both ways are named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transmitter: Option<Transmitter>,
 }
