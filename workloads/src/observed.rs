@@ -1,6 +1,6 @@
 //! What was observed: the plain data that a decision is made from.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -89,12 +89,22 @@ impl Reference {
 }
 
 /// What was found behind a [`Reference`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum Lookup {
     /// The whole object, as the API server has it.
     Found(Value),
     /// There is no such object.
     Missing,
+}
+
+// The content of a Secret must not get into a log with whatever holds it.
+impl fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Found(_) => "Found([redacted])",
+            Self::Missing => "Missing",
+        })
+    }
 }
 
 /// What was found behind all references so far.
@@ -203,5 +213,34 @@ impl Observed {
     /// The live children of this kind.
     pub fn children_of(&self, kind: ObjectKind) -> impl Iterator<Item = &Live> {
         self.children.iter().filter(move |live| live.kind == kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_holds_a_secret_does_not_print_it() {
+        let secret = Lookup::Found(json!({"data": {"SECRET_ACCESS_KEY": "a2V5"}}));
+        let references = References([(Reference::new(ObjectKind::SECRET, "keys"), secret)].into());
+        let seen = Observed {
+            references,
+            ..Observed::default()
+        };
+        assert!(!format!("{seen:?}").contains("a2V5"));
+    }
+
+    #[test]
+    fn replicas_belong_to_whoever_last_set_them() {
+        let by = |manager: &str| Live {
+            kind: ObjectKind::DEPLOYMENT,
+            object: json!({"metadata": {"managedFields": [
+                {"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+                {"manager": "other", "fieldsV1": {"f:spec": {"f:template": {}}}}]}}),
+        };
+        assert!(by("kube-controller-manager").replicas_owned_by_another("us"));
+        assert!(!by("us").replicas_owned_by_another("us"));
     }
 }

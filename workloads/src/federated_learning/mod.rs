@@ -39,6 +39,7 @@ mod rounds;
 mod status;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::BTreeSet;
 

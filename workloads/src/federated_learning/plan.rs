@@ -11,15 +11,15 @@ use skerry_crds::{
 use super::{
     inputs::trainers,
     pods,
-    progress::{Decision, Progress, Step, Why, progress},
+    progress::{Decision, Progress, Step, progress},
     record,
-    status::{End, outcome},
+    told::{events, findings},
 };
 use crate::{
-    Child, Children, Event, EventType, Finding, Impact, Make, NodePart, Nodes, ObjectKind, Observed, Plan, Settings,
+    Child, Children, Finding, Impact, Make, NodePart, Nodes, ObjectKind, Observed, Plan, Settings,
     judge::{conditions, pod},
     render::{
-        child::{awaiting_deletion, once_free, service},
+        child::{once_free, service},
         owner::{Owner, paused, terminating},
     },
 };
@@ -113,130 +113,6 @@ fn children(
     let mut children: Vec<_> = progress.decisions.iter().filter_map(pod).collect();
     children.insert(0, front);
     children
-}
-
-/// What keeps the job's pods from being as declared.
-fn findings(owner: &Owner, progress: &Progress<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = Vec::new();
-    for decision in &progress.decisions {
-        let name = decision.place.pod_name(owner);
-        let waiting = |reason, message| Finding {
-            impact: Impact::Waiting,
-            reason,
-            message,
-        };
-        findings.extend(match &decision.step {
-            Step::Keep | Step::Record | Step::Make | Step::Missing => None,
-            Step::Stop(why) => Some(waiting("Replacing", format!("Pod {name} is replaced: {}", told(why)))),
-            Step::Pace { how, .. } => Some(waiting(
-                "PodLost",
-                format!("Pod {name} was lost and is made again: {how}"),
-            )),
-            Step::Await => {
-                let node = decision
-                    .pod
-                    .and_then(pod::node)
-                    .map(|node| format!(" from node {node}"));
-                Some(awaiting_deletion(ObjectKind::POD, &name, &node.unwrap_or_default()))
-            }
-            Step::AfterAggregator => Some(waiting(
-                "AwaitingAggregator",
-                "trainers are made once the aggregator's pod is there".to_owned(),
-            )),
-        });
-        match &decision.sources {
-            Ok(sources) => findings.extend(pods::findings(sources)),
-            // What has ended needs nothing any more.
-            Err(_) if decision.step == Step::Keep && decision.pod.is_none_or(|pod| record::ended(pod).is_some()) => {}
-            Err(missing) => findings.push(missing.clone()),
-        }
-    }
-    let mut known: Vec<Finding> = Vec::new();
-    findings.retain(|finding| {
-        let new = !known.contains(finding);
-        known.push(finding.clone());
-        new
-    });
-    findings
-}
-
-fn told(why: &Why) -> String {
-    match why {
-        Why::Changed => "what it is made from changed".to_owned(),
-        Why::Lost(how) => format!("it was lost ({how})"),
-        Why::Aggregator => "its aggregator is no more, and a connection to it cannot be resumed".to_owned(),
-        Why::StartOver => "a trainer has to be made again, and nobody would answer it".to_owned(),
-    }
-}
-
-/// What the user is told.
-fn events(job: &FederatedLearningJob, owner: &Owner, seen: &Observed, progress: &Progress<'_>) -> Vec<Event> {
-    let mut events: Vec<Event> = Vec::new();
-    let names = |these: fn(&Step) -> bool| {
-        let these = progress.decisions.iter().filter(|decision| these(&decision.step));
-        these.map(|decision| decision.place.pod_name(owner)).collect::<Vec<_>>()
-    };
-    let mut tell = |type_, reason, message| events.push(Event { type_, reason, message });
-    let made = names(|step| *step == Step::Make);
-    if !made.is_empty() {
-        tell(
-            EventType::Normal,
-            "PodsCreated",
-            format!("makes pods {}", listed(&made)),
-        );
-    }
-    for decision in &progress.decisions {
-        let Step::Stop(why) = &decision.step else { continue };
-        let name = decision.place.pod_name(owner);
-        match (why, decision.place) {
-            (Why::Aggregator, _) => {}
-            (Why::Lost(how), _) => tell(
-                EventType::Warning,
-                "PodLost",
-                format!("Pod {name} is made again: {how}"),
-            ),
-            (Why::Changed | Why::StartOver, _) => {
-                tell(
-                    EventType::Normal,
-                    "PodReplaced",
-                    format!("Pod {name} is replaced: {}", told(why)),
-                );
-            }
-        }
-    }
-    let restarted = names(|step| *step == Step::Stop(Why::Aggregator));
-    if !restarted.is_empty() {
-        let message = format!(
-            "the aggregator starts anew, and all trainers with it, because a connection to it cannot be resumed: pods {}",
-            listed(&restarted)
-        );
-        tell(EventType::Warning, "AggregatorRestarted", message);
-    }
-    events.extend(end_event(job, owner, seen));
-    events
-}
-
-/// The event with which the job ends: the pass that records the last outcome tells it.
-fn end_event(job: &FederatedLearningJob, owner: &Owner, seen: &Observed) -> Option<Event> {
-    let records = record::records(job, owner, &seen.children, seen.now);
-    let (type_, reason, message) = match outcome(&records)? {
-        End::Complete => (
-            EventType::Normal,
-            "Completed",
-            "FederatedLearningJob completed".to_owned(),
-        ),
-        End::Failed(message) => (EventType::Warning, "workerFailed", message),
-    };
-    Some(Event { type_, reason, message })
-}
-
-fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().checked_sub(SHOWN) {
-        None | Some(0) => shown,
-        Some(more) => format!("{shown} and {more} more"),
-    }
 }
 
 /// The trainers' nodes: where the template places them, where their pods are, or where they were last. A node keeps its

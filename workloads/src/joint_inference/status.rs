@@ -70,7 +70,10 @@ impl Worker {
     fn judge(role: Role, owner: &Owner, ji: &JointInferenceService, seen: &Observed, applied: &Applied) -> Self {
         let name = names::child::deployment(&owner.name, role.worker_type());
         let live = applied.child(ObjectKind::DEPLOYMENT, &name);
-        let health = live.map(|live| health(live, of_role(seen, role).into_iter()));
+        let least = role
+            .scaling(ji)
+            .map(|scaling| i64::from(scaling.min_replicas.unwrap_or(1)));
+        let health = live.map(|live| health(live, least, of_role(seen, role).into_iter()));
         let refused = applied
             .failures
             .iter()
@@ -121,12 +124,12 @@ fn verdict(plan: &Plan, applied: &Applied, cloud: &Worker, edge: &Worker) -> Ver
         None => Ok(Words::new("WorkersAvailable", "both workers are available")),
         Some(titles) => Err(Words::new(
             "WorkersUnavailable",
-            format!("not all pods are available of {titles}"),
+            format!("waiting for available pods of {titles}"),
         )),
     };
     let settled = match titles(|worker| !worker.health.as_ref().is_some_and(|health| health.settled)) {
         None => Ok(Words::new("Settled", "all pods are as declared")),
-        Some(titles) => Err(Words::new("RollingOut", format!("pods are on their way of {titles}"))),
+        Some(titles) => Err(Words::new("RollingOut", format!("pods of {titles} are on their way"))),
     };
     Verdict {
         findings,

@@ -11,7 +11,7 @@ use crate::{Finding, Impact, Live};
 pub(crate) struct Health {
     /// Its figures, for the status.
     pub(crate) figures: ServiceWorker,
-    /// All the pods that there should be are available, of whatever template.
+    /// As many pods as are needed are available, of whatever template.
     pub(crate) available: bool,
     /// Nothing is under way: all pods are of the newest template, and none is left over.
     pub(crate) settled: bool,
@@ -20,7 +20,10 @@ pub(crate) struct Health {
 }
 
 /// Judges the Deployment `live`, of whose pods those in `pods` were found.
-pub(crate) fn health<'a>(live: &Live, pods: impl Iterator<Item = &'a Live>) -> Health {
+///
+/// Where an autoscaler sets how many pods there are, `least` of them are what was declared: a service that is being
+/// scaled out serves all the same.
+pub(crate) fn health<'a>(live: &Live, least: Option<i64>, pods: impl Iterator<Item = &'a Live>) -> Health {
     let count = |pointer: &str| live.object.pointer(pointer).and_then(Value::as_i64);
     let status = |field: &str| count(&format!("/status/{field}")).unwrap_or_default();
     let desired = count("/spec/replicas").unwrap_or(1);
@@ -29,7 +32,8 @@ pub(crate) fn health<'a>(live: &Live, pods: impl Iterator<Item = &'a Live>) -> H
     // Before the Deployment's controller has looked for the first time, zero of zero says nothing.
     let looked_at = count("/status/observedGeneration").is_some();
     let up_to_date = status("observedGeneration") >= count("/metadata/generation").unwrap_or_default();
-    let available = looked_at && usable >= desired && !live.terminating();
+    let needed = least.map_or(desired, |least| least.min(desired));
+    let available = looked_at && usable >= needed && !live.terminating();
     let settled = looked_at && up_to_date && updated == desired && all == updated && usable >= desired;
     let findings = findings(live, pods, available);
     let narrow = |count: i64| i32::try_from(count).unwrap_or(i32::MAX);
@@ -93,13 +97,11 @@ mod tests {
     fn judged(replicas: i64, generation: i64, status: &Value, pods: &[Live]) -> Health {
         let object = json!({"metadata": {"name": "d", "generation": generation}, "spec": {"replicas": replicas},
             "status": status});
-        health(
-            &Live {
-                kind: ObjectKind::DEPLOYMENT,
-                object,
-            },
-            pods.iter(),
-        )
+        let live = Live {
+            kind: ObjectKind::DEPLOYMENT,
+            object,
+        };
+        health(&live, None, pods.iter())
     }
 
     fn counts(all: i64, updated: i64, available: i64) -> Value {

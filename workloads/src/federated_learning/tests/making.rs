@@ -217,3 +217,15 @@ fn findings_say_whether_somebody_has_to_act() {
     world.lose(ObjectKind::DATASET, "second");
     assert!(world.findings().iter().any(|finding| finding.impact == Impact::Blocked));
 }
+
+#[test]
+fn a_worker_that_never_ends_is_told_of() {
+    let mut world = World::new();
+    let template = world.job.spec.training_workers[1].template.as_map_mut();
+    template["spec"]["restartPolicy"] = json!("Always");
+    world.settle();
+    assert_eq!(
+        world.message("Degraded"),
+        "trainer 1 has restartPolicy Always, so the job never ends; OnFailure is right"
+    );
+}

@@ -63,6 +63,19 @@ fn a_flap_of_readiness_is_no_failure_and_heals() {
     );
 }
 
+/// Sedna failed a service for good while it was scaled out.
+#[test]
+fn a_service_that_is_scaled_out_serves_all_the_same() {
+    let mut case = Case::running();
+    case.ji.spec.edge_worker.hpa = Some(testing::parse(json!({"maxReplicas": 5})));
+    let deployment = case.deployment(EDGE);
+    deployment["spec"]["replicas"] = json!(5);
+    deployment["status"]["replicas"] = json!(5);
+    let conditions = case.look();
+    assert_eq!(state(&conditions), "Running");
+    assert_eq!(brief(&conditions)[1], "Progressing=True RollingOut");
+}
+
 /// Sedna called a service failed whose Deployments were a second old.
 #[test]
 fn a_fresh_deployment_without_conditions_is_pending() {
