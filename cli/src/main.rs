@@ -7,6 +7,8 @@
 mod crds;
 mod failure;
 mod plan;
+mod roles;
+mod signals;
 
 use std::process::ExitCode;
 
@@ -28,24 +30,29 @@ enum Command {
     Crds,
     /// Print what would be made of the resources in files, without any cluster
     Plan(plan::Args),
+    /// Run one part of Skerry in this process
+    #[command(flatten)]
+    Role(roles::Role),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // One TLS provider, chosen before anything can ask for it.
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
-        return Failure::new(
-            "a TLS provider was installed twice",
-            "this is a defect: please report it",
-        )
-        .exit();
-    }
-    let outcome = match cli.command {
-        Command::Crds => crds::run(),
-        Command::Plan(args) => plan::run(&args),
-    };
-    match outcome {
+    match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.exit(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    let defect = "this is a defect: please report it";
+    // One TLS provider, chosen before anything can ask for it.
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| Failure::new("a TLS provider was installed twice", defect))?;
+    let runtime = || tokio::runtime::Runtime::new().map_err(|error| Failure::new(error, defect));
+    match command {
+        Command::Crds => crds::run(),
+        Command::Plan(args) => plan::run(&args),
+        Command::Role(role) => runtime()?.block_on(roles::run(role)),
     }
 }

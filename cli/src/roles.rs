@@ -1,0 +1,39 @@
+//! The parts of Skerry as hidden commands of this binary: what the demo and the sandbox start as processes.
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{failure::Failure, signals};
+
+/// One part.
+#[derive(clap::Subcommand)]
+pub(crate) enum Role {
+    /// The global manager
+    #[command(hide = true, name = "globalmanager")]
+    GlobalManager(Box<skerry_globalmanager::config::Flags>),
+    /// The local controller of a node
+    #[command(hide = true, name = "localcontroller")]
+    LocalController(skerry_localcontroller::Args),
+    /// A worker of the examples
+    #[command(hide = true, subcommand)]
+    Worker(skerry_workers::Command),
+}
+
+/// Runs a part to its end, or until SIGTERM or SIGINT.
+pub(crate) async fn run(role: Role) -> Result<(), Failure> {
+    let outcome = match role {
+        Role::GlobalManager(flags) => skerry_globalmanager::main(*flags).await,
+        Role::LocalController(args) => local_controller(args, signals::stop()?).await,
+        Role::Worker(command) => {
+            skerry_globalmanager::telemetry::init(skerry_globalmanager::config::LogFormat::Text);
+            skerry_workers::run(command).await
+        }
+    };
+    outcome.map_err(|error| Failure::new(format!("{error:#}"), "the log lines above say more"))
+}
+
+async fn local_controller(args: skerry_localcontroller::Args, stop: CancellationToken) -> anyhow::Result<()> {
+    let format = args.log_format;
+    let config = args.resolve()?;
+    skerry_localcontroller::logging::init(format);
+    skerry_localcontroller::run(config, stop).await
+}
