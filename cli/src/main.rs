@@ -18,7 +18,7 @@ use crate::failure::Failure;
 
 /// One control plane for AI that spans cloud and edge.
 #[derive(Parser)]
-#[command(name = "skerry", version, about, disable_help_subcommand = true)]
+#[command(name = "skerry", version, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

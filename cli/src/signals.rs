@@ -7,7 +7,12 @@ use crate::failure::Failure;
 
 /// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process as signals do.
 pub(crate) fn stop() -> Result<CancellationToken, Failure> {
-    let failed = |error| Failure::new(format!("signals cannot be listened to: {error}"), "see the limits of this process");
+    let failed = |error| {
+        Failure::new(
+            format!("signals cannot be listened to: {error}"),
+            "see the limits of this process",
+        )
+    };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let token = CancellationToken::new();
