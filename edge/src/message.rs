@@ -338,3 +338,6 @@ fn depth(text: &str) -> usize {
     }
     most
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,3 +39,6 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

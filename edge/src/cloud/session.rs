@@ -292,15 +292,19 @@ impl Session {
                 return take_report(report, node, out);
             }
             (Upstream::Gap { seq, count }, Stage::Live(_)) => {
-                if node.reports.take(seq) == Taken::New {
-                    node.reports
-                        .finish(&self.boot, seq, &Verdict::Done(ReportResult::Accepted {}));
-                    out.push(Output::Gap { count });
+                match node.reports.take(seq) {
+                    Taken::New => {
+                        let accepted = Verdict::Done(ReportResult::Accepted {});
+                        node.reports.finish(&self.boot, seq, &accepted);
+                        out.push(Output::Gap { count });
+                    }
+                    Taken::Done(_) => {}
+                    Taken::Pending | Taken::TooMany => {
+                        return Err(Closing::violation("more reports than the window allows"));
+                    }
                 }
-                out.push(Output::Send(Downstream::ReportResult {
-                    seq,
-                    result: ReportResult::Accepted {},
-                }));
+                let result = ReportResult::Accepted {};
+                out.push(Output::Send(Downstream::ReportResult { seq, result }));
             }
             (Upstream::Refused { reason: _, hint }, _) => {
                 return Err(Closing::new(Tell::Nothing, format!("the node refused: {hint}")));

@@ -11,3 +11,6 @@ pub mod store;
 pub use event::{Asked, Identity, Input, Output, State};
 pub use session::Session;
 pub use store::{Batch, Change, Outgoing};
+
+#[cfg(test)]
+mod tests;

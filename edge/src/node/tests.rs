@@ -1,0 +1,417 @@
+//! The node's end in single steps, against a manager that speaks by hand.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    ContentHash, Downstream, Epoch, Object, ObjectKey, Position, ReportResult, Row, Upstream,
+    digest::{chunk_hashes, chunk_of},
+    limits,
+    message::{Received, RefusedReason, Start},
+};
+
+const NOW: Duration = Duration::from_secs(100);
+
+fn epoch(lease: &str, transitions: u64) -> Epoch {
+    Epoch {
+        lease: lease.to_owned(),
+        transitions,
+    }
+}
+
+fn position(version: u64) -> Position {
+    Position {
+        version,
+        ..Position::start("ours", epoch("a", 3))
+    }
+}
+
+fn welcome(cluster: &str, epoch: Epoch, start: Start) -> Downstream {
+    Downstream::Welcome {
+        cluster: cluster.to_owned(),
+        epoch,
+        start,
+    }
+}
+
+fn resume() -> Downstream {
+    welcome("ours", epoch("a", 3), Start::Resume {})
+}
+
+fn digest(epoch: Epoch) -> Downstream {
+    welcome(
+        "ours",
+        epoch,
+        Start::Digest {
+            chunks: chunk_hashes(&[], 1),
+        },
+    )
+}
+
+fn put(version: u64) -> Downstream {
+    let key = ObjectKey::new("dataset", "default", "d");
+    Downstream::Put {
+        version,
+        object: Object {
+            key,
+            uid: "u".to_owned(),
+            generation: 1,
+            body: json!({}).into(),
+        },
+    }
+}
+
+struct Link {
+    session: Session,
+    now: Duration,
+}
+
+impl Link {
+    /// A session that has said hello.
+    fn greeting(position: Option<Position>) -> Self {
+        let identity = Identity {
+            node: "edge-1".to_owned(),
+            boot: "b".to_owned(),
+            agent: "0.1.0".to_owned(),
+        };
+        let mut link = Self {
+            session: Session::new(identity, position, 0),
+            now: NOW,
+        };
+        link.dial();
+        link
+    }
+
+    fn dial(&mut self) {
+        assert_eq!(self.input(Input::Tick), [Output::Dial]);
+        let outputs = self.input(Input::Connected);
+        assert!(matches!(outputs[..], [Output::Send(Upstream::Hello(_))]), "{outputs:?}");
+    }
+
+    fn live() -> Self {
+        let mut link = Self::greeting(Some(position(5)));
+        assert_eq!(
+            link.frame(resume()),
+            [Output::Fetch {
+                after: 0,
+                limit: limits::REPORT_WINDOW
+            }]
+        );
+        assert_eq!(link.session.state(), State::Live);
+        link
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Output> {
+        self.session.handle(self.now, input)
+    }
+
+    fn frame(&mut self, frame: Downstream) -> Vec<Output> {
+        self.input(Input::Frame(Ok(Received::Message(frame))))
+    }
+
+    fn cut(&mut self, jitter: f64) -> Duration {
+        self.input(Input::Disconnected {
+            jitter,
+            cause: "cut".to_owned(),
+        });
+        let State::Waiting { until, .. } = self.session.state() else {
+            panic!("{:?}", self.session.state())
+        };
+        until.saturating_sub(self.now)
+    }
+}
+
+/// The version and the number of changes of the batch that is to be stored.
+fn stores(outputs: &[Output]) -> Vec<(u64, usize)> {
+    let batch = |output: &Output| match output {
+        Output::Store(Batch { changes, position }) => Some((position.version, changes.len())),
+        _ => None,
+    };
+    outputs.iter().filter_map(batch).collect()
+}
+
+fn refused(outputs: &[Output]) -> Option<(RefusedReason, &str)> {
+    match outputs {
+        [Output::Send(Upstream::Refused { reason, hint }), Output::Close] => Some((*reason, hint)),
+        _ => None,
+    }
+}
+
+#[test]
+fn which_managers_a_node_listens_to() {
+    let at = |lease, transitions| digest(epoch(lease, transitions));
+    for (frame, verdict) in [
+        (resume(), None),
+        (at("a", 3), None),
+        (at("a", 4), None),
+        (at("b", 0), None),
+        (at("a", 2), Some((RefusedReason::Deposed, "this manager is deposed"))),
+        (
+            welcome("theirs", epoch("a", 3), Start::Resume {}),
+            Some((RefusedReason::OtherCluster, "this node belongs to cluster ours")),
+        ),
+        (
+            welcome("ours", epoch("a", 4), Start::Resume {}),
+            Some((RefusedReason::Violation, "a new epoch has to start with a digest")),
+        ),
+        (
+            welcome("ours", epoch("a", 3), Start::Digest { chunks: vec![] }),
+            Some((RefusedReason::Violation, "a digest of 0 chunks")),
+        ),
+    ] {
+        let mut link = Link::greeting(Some(position(5)));
+        let outputs = link.frame(frame.clone());
+        match (verdict, refused(&outputs)) {
+            (None, None) => {}
+            (Some((reason, why)), Some((found, hint))) if reason == found && hint.contains(why) => {
+                let wait = link.cut(0.0);
+                let slowly = reason != RefusedReason::Violation;
+                assert_eq!(
+                    wait,
+                    if slowly {
+                        limits::RECONNECT.1 / 2
+                    } else {
+                        Duration::ZERO
+                    }
+                );
+            }
+            (verdict, found) => panic!("{frame:?}: {found:?} instead of {verdict:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_was_superseded_is_refused_while_its_manager_may_hang_and_taken_after_that() {
+    let mut link = Link::greeting(Some(position(5)));
+    let follow = |link: &mut Link, lease| {
+        assert_eq!(link.frame(digest(epoch(lease, 0))), [Output::ReadRows]);
+        link.input(Input::Rows(vec![]));
+        assert_eq!(stores(&link.frame(Downstream::Synced { version: 1 })), [(1, 0)]);
+        link.input(Input::Stored { holds: 0 });
+    };
+    follow(&mut link, "b");
+    let wait = link.cut(0.5);
+    link.now += wait;
+    link.dial();
+    let outputs = link.frame(digest(epoch("a", 9)));
+    assert_eq!(
+        refused(&outputs).map(|(reason, _)| reason),
+        Some(RefusedReason::Deposed)
+    );
+    link.cut(0.0);
+    link.now = NOW + limits::RETIRED + limits::RECONNECT.1;
+    link.dial();
+    follow(&mut link, "a");
+}
+
+#[test]
+fn changes_are_stored_in_order_and_acknowledged_when_durable() {
+    let mut link = Link::live();
+    assert_eq!(stores(&link.frame(put(7))), [(7, 1)]);
+    assert_eq!(stores(&link.frame(put(8))), [], "one batch at a time");
+    assert_eq!(stores(&link.frame(put(11))), []);
+    let outputs = link.input(Input::Stored { holds: 1 });
+    assert_eq!(outputs.first(), Some(&Output::Send(Upstream::Ack { version: 7 })));
+    assert_eq!(stores(&outputs), [(11, 2)], "what came meanwhile shares one sync");
+    assert_eq!(link.session.position().map(|position| position.version), Some(7));
+    assert_eq!(
+        link.input(Input::Stored { holds: 1 }),
+        [Output::Send(Upstream::Ack { version: 11 })]
+    );
+}
+
+#[test]
+fn a_node_dials_again_only_when_its_store_is_at_rest() {
+    let mut link = Link::live();
+    link.frame(put(7));
+    link.frame(put(8));
+    link.cut(0.0);
+    assert_eq!(link.session.wake_at(), None);
+    assert_eq!(link.input(Input::Tick), []);
+    assert_eq!(
+        link.input(Input::Stored { holds: 1 }),
+        [],
+        "nobody is there to acknowledge it to"
+    );
+    assert_eq!(link.input(Input::Tick), [Output::Dial]);
+    let outputs = link.input(Input::Connected);
+    let [Output::Send(Upstream::Hello(hello))] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(
+        (hello.stored.as_ref().map(|position| position.version), hello.holds),
+        (Some(7), 1)
+    );
+}
+
+#[test]
+fn a_store_that_fails_ends_the_session_and_loses_nothing() {
+    let mut link = Link::live();
+    link.frame(put(7));
+    let failed = Input::StoreFailed {
+        asked: Asked::Store,
+        cause: "disk full".to_owned(),
+    };
+    assert_eq!(link.input(failed), [Output::Close]);
+    link.cut(0.0);
+    assert_eq!(
+        link.session.position(),
+        Some(&position(5)),
+        "the manager sends it again"
+    );
+    let State::Waiting { cause, .. } = link.session.state() else {
+        panic!("it waits")
+    };
+    assert_eq!(cause.as_deref(), Some("the store failed: disk full"));
+}
+
+#[test]
+fn what_is_out_of_place_ends_the_session() {
+    type Start = fn() -> Link;
+    let greeting: Start = || Link::greeting(Some(position(5)));
+    let digesting: Start = || {
+        let mut link = greeting_with_digest();
+        link.input(Input::Heard);
+        link
+    };
+    let live: Start = Link::live;
+    for (start, frame, why) in [
+        (greeting, put(6), "a put frame is out of place"),
+        (
+            greeting,
+            Downstream::Synced { version: 1 },
+            "a synced frame is out of place",
+        ),
+        (digesting, put(6), "a put frame is out of place"),
+        (
+            digesting,
+            Downstream::Synced { version: 1 },
+            "a synced frame is out of place",
+        ),
+        (live, resume(), "a welcome frame is out of place"),
+        (live, put(5), "versions have to rise"),
+    ] {
+        let mut link = start();
+        let outputs = link.frame(frame);
+        let (reason, hint) = refused(&outputs).unwrap_or_else(|| panic!("{why}: {outputs:?}"));
+        assert_eq!(reason, RefusedReason::Violation);
+        assert!(hint.contains(why), "{hint}");
+        assert_eq!(link.frame(put(9)), [], "nothing is heard of it any more");
+    }
+}
+
+fn greeting_with_digest() -> Link {
+    let mut link = Link::greeting(Some(position(5)));
+    assert_eq!(link.frame(digest(epoch("a", 3))), [Output::ReadRows]);
+    link
+}
+
+#[test]
+fn a_frame_of_a_newer_manager_is_counted() {
+    let mut link = Link::live();
+    assert_eq!(
+        link.input(Input::Frame(Ok(Received::Unknown("teleport".to_owned())))),
+        []
+    );
+    assert_eq!(link.session.unknown_frames(), 1);
+}
+
+#[test]
+fn what_a_manager_asks_for_is_heeded() {
+    let mut link = Link::live();
+    assert_eq!(
+        link.frame(Downstream::Restarting {
+            reconnect_after_ms: 4_321
+        }),
+        [Output::Close]
+    );
+    assert_eq!(link.cut(0.9), Duration::from_millis(4_321));
+    let mut link = Link::live();
+    assert_eq!(link.frame(Downstream::Replaced {}), [Output::Close]);
+    assert!(
+        link.cut(0.0) >= limits::RECONNECT.1 / 2,
+        "two of one name do not chase each other"
+    );
+}
+
+#[test]
+fn a_manager_that_says_nothing_is_given_up() {
+    let mut link = Link::greeting(None);
+    assert_eq!(link.session.wake_at(), Some(NOW + limits::FIRST_MESSAGE));
+    link.now += limits::FIRST_MESSAGE;
+    assert_eq!(link.input(Input::Tick), [Output::Close]);
+
+    let mut link = Link::live();
+    link.now += limits::PING_AFTER;
+    assert_eq!(link.session.wake_at(), Some(link.now));
+    assert_eq!(link.input(Input::Tick), [Output::Ping]);
+    link.input(Input::Heard);
+    link.now += limits::IDLE;
+    assert_eq!(link.input(Input::Tick), [Output::Close]);
+}
+
+#[test]
+fn an_answer_settles_a_report_once() {
+    let mut link = Link::live();
+    let gap = Outgoing::Gap { seq: 4, count: 2 };
+    let outputs = link.input(Input::Fetched(vec![gap]));
+    assert_eq!(outputs.first(), Some(&Output::Send(Upstream::Gap { seq: 4, count: 2 })));
+    let result = ReportResult::Accepted {};
+    let answer = || Downstream::ReportResult {
+        seq: 4,
+        result: ReportResult::Accepted {},
+    };
+    assert_eq!(link.frame(answer()), [Output::Settle { seq: 4, result }]);
+    assert_eq!(link.frame(answer()), []);
+}
+
+#[test]
+fn the_answer_to_a_digest_is_cut_to_frames_that_the_manager_takes() {
+    let row = |i: usize| Row {
+        key: ObjectKey::new("dataset", "n".repeat(60), format!("{i}-{}", "d".repeat(200))).into(),
+        uid: "5d1c64a4-5a3c-4c8e-9d0e-2f1f3a1b6c7d".to_owned(),
+        generation: i64::MAX,
+        hash: ContentHash::of(b""),
+    };
+    let rows: Vec<_> = (0..3_000).map(row).collect();
+    let mut same = chunk_hashes(&rows, 16);
+    let empty = chunk_hashes(&[], 16);
+    let answer = crate::digest::answer(&empty, &rows);
+    assert!(answer.len() > 5);
+    let mut found = Vec::new();
+    for (at, frame) in answer.iter().enumerate() {
+        let Upstream::Rows { chunks, rows, more } = frame else {
+            panic!("{frame:?}")
+        };
+        assert_eq!(
+            (chunks.len(), *more),
+            (if at == 0 { 16 } else { 0 }, at + 1 < answer.len())
+        );
+        assert!(frame.encode().unwrap().len() <= limits::MAX_UPSTREAM);
+        found.extend(rows.clone());
+    }
+    assert_eq!(found, rows);
+
+    let nothing = vec![Upstream::Rows {
+        chunks: vec![],
+        rows: vec![],
+        more: false,
+    }];
+    assert_eq!(crate::digest::answer(&same, &rows), nothing);
+    same[3] = empty[3];
+    let answer = crate::digest::answer(&same, &rows);
+    let [
+        Upstream::Rows {
+            chunks,
+            rows: found,
+            more: false,
+        },
+    ] = &answer[..]
+    else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(chunks, &[3]);
+    assert!(found.iter().all(|row| chunk_of(&row.key, 16) == 3) && !found.is_empty());
+}
