@@ -1,7 +1,8 @@
-//! What follows from a write without anyone asking: definitions are served, and namespaces and definitions that are on
-//! their way out take their content along.
+//! What follows from a write without anyone asking: definitions are served, and those that are on their way out take
+//! their objects along.
 //!
-//! In Kubernetes controllers do this a moment later; here it is done before the request is answered.
+//! In Kubernetes loops within the API server do this a moment later; here it is done before the request is answered.
+//! Namespaces are emptied by a controller, there as here.
 
 use serde_json::Value;
 
@@ -24,48 +25,9 @@ impl State {
         if &**call.table() == crd::TABLE {
             self.establish(name);
             self.empty_definition(name);
-        } else if &**call.table() == NAMESPACES {
-            self.empty_namespace(name);
-        } else if matches!(
-            call.request.verb,
-            Verb::Delete | Verb::DeleteCollection | Verb::Update | Verb::Patch
-        ) {
-            self.empty_namespace(&call.request.namespace);
-            if call.resource.custom {
-                let definition = format!("{}.{}", call.resource.names.plural, call.resource.names.group);
-                self.empty_definition(&definition);
-            }
-        }
-    }
-
-    fn empty_namespace(&mut self, name: &str) {
-        let key = Key::new("", name);
-        let Some(namespace) = self.store.get(NAMESPACES, &key).cloned() else {
-            return;
-        };
-        if !is_terminating(&namespace.value) {
-            return;
-        }
-        let resources: Vec<_> = self
-            .registry
-            .iter()
-            .filter(|resource| resource.names.namespaced)
-            .map(|resource| (**resource).clone())
-            .collect();
-        for resource in &resources {
-            self.delete_all(resource, Some(name));
-        }
-        let content = resources
-            .iter()
-            .any(|resource| self.store.list(&resource.table, Some(name), None).next().is_some());
-        let spec = namespace
-            .value
-            .get("spec")
-            .and_then(|spec| spec.get("finalizers"))
-            .and_then(Value::as_array);
-        let foreign = spec.into_iter().flatten().any(|finalizer| finalizer != "kubernetes");
-        if !content && !foreign && finalizers(&namespace.value).is_empty() {
-            self.remove(&NAMESPACES.into(), &key);
+        } else if call.resource.custom && call.request.verb != Verb::Create {
+            let definition = format!("{}.{}", call.resource.names.plural, call.resource.names.group);
+            self.empty_definition(&definition);
         }
     }
 

@@ -17,9 +17,11 @@ mod field_error;
 mod ids;
 mod lifecycle;
 mod log;
+mod logs;
 mod negotiate;
 mod object;
 mod options;
+mod perform;
 mod registry;
 mod request;
 mod resource;
@@ -36,6 +38,7 @@ pub use clock::Clock;
 pub use faults::{Fault, FaultHandle, Faults, Match};
 pub use field_error::{FieldError, FieldErrorKind};
 pub use log::{LogEntry, Mark, RequestLog};
+pub use logs::{LogRequest, LogSource, LogStream};
 pub use request::{RequestInfo, Verb};
 pub use resource::{Generation, Resource, ScalePaths};
 
@@ -73,6 +76,7 @@ struct Inner {
     state: Mutex<state::State>,
     faults: Faults,
     log: RequestLog,
+    logs: logs::LogSources,
 }
 
 impl Inner {
@@ -102,6 +106,7 @@ impl ApiServer {
                 state,
                 faults: Faults::default(),
                 log: RequestLog::default(),
+                logs: logs::LogSources::default(),
             }),
         }
     }
@@ -139,6 +144,11 @@ impl ApiServer {
     /// What was asked of this server.
     pub fn requests(&self) -> &RequestLog {
         &self.inner.log
+    }
+
+    /// Who has the logs of a node's pods.
+    pub fn set_log_source(&self, node: &str, source: LogSource) {
+        self.inner.logs.set(node, source);
     }
 
     /// The server's clock.

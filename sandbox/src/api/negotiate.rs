@@ -3,6 +3,7 @@
 use http::HeaderMap;
 use serde_json::{Value, json};
 
+use super::options::Query;
 use crate::surface::table::Include;
 
 /// The shape of an answer.
@@ -12,12 +13,12 @@ pub(super) enum View {
     Whole,
     /// `PartialObjectMetadata`.
     Metadata,
-    /// Rows of a `Table`.
+    /// A table, as `kubectl get` prints it, with so much of each object.
     Table(Include),
 }
 
-/// Reads the `Accept` header; `None` if nothing that it lists can be served. `include` is what a table's rows carry.
-pub(super) fn view(headers: &HeaderMap, include: Include) -> Option<View> {
+/// Reads the `Accept` header; `None` if nothing that it lists can be served.
+pub(super) fn view(headers: &HeaderMap, query: &Query) -> Option<View> {
     let accept = headers
         .get(http::header::ACCEPT)
         .and_then(|value| value.to_str().ok())
@@ -30,7 +31,7 @@ pub(super) fn view(headers: &HeaderMap, include: Include) -> Option<View> {
         match parts.find_map(|part| part.strip_prefix("as=")) {
             None => Some(View::Whole),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(View::Metadata),
-            Some("Table") => Some(View::Table(include)),
+            Some("Table") => Include::parse(query.get("includeObject").unwrap_or_default()).map(View::Table),
             Some(_) => None,
         }
     })
@@ -59,15 +60,11 @@ mod tests {
                 "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
                 Some(View::Metadata),
             ),
-            (
-                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-                Some(View::Table(Include::Object)),
-            ),
             ("application/vnd.kubernetes.protobuf", None),
         ] {
             let headers = [(http::header::ACCEPT, accept.parse().unwrap())].into_iter().collect();
-            assert_eq!(view(&headers, Include::Object), wanted, "{accept}");
+            assert_eq!(view(&headers, &Query::default()), wanted, "{accept}");
         }
-        assert_eq!(view(&HeaderMap::new(), Include::Object), Some(View::Whole));
+        assert_eq!(view(&HeaderMap::new(), &Query::default()), Some(View::Whole));
     }
 }

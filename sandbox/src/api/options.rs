@@ -59,7 +59,7 @@ impl Query {
         found.is_some_and(|(_, value)| !matches!(value.to_lowercase().as_str(), "false" | "0"))
     }
 
-    fn number(&self, key: &str) -> Option<u64> {
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
         self.get(key)?.parse().ok()
     }
 

@@ -1,9 +1,9 @@
 //! Turns what a verb answered into an HTTP response.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use axum::body::Body;
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use http::{Response, StatusCode, header::CONTENT_TYPE};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -52,14 +52,7 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply, now: Timestam
     match reply {
         Reply::Plain { code, body } => json(code, body.to_string()),
         Reply::Object { code, object, warnings } => {
-            let body = match view {
-                View::Table(include) => {
-                    let object = current(resource, &object);
-                    resource.printer().table(&object, include, true, now).to_string().into()
-                }
-                _ => one(resource, view, &object),
-            };
-            let mut response = json(code, body);
+            let mut response = json(code, shown(resource, view, &object, now));
             for warning in warnings {
                 // The code of warnings that have none of their own.
                 if let Ok(value) = format!("299 - {warning:?}").parse() {
@@ -79,47 +72,51 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply, now: Timestam
                 fields.extend(token.map(|token| ("continue".to_owned(), Value::from(token))));
                 fields.extend(remaining.map(|count| ("remainingItemCount".to_owned(), Value::from(count))));
             }
-            if let View::Table(include) = view {
-                let items: Vec<_> = items.iter().map(|item| current(resource, item).into_owned()).collect();
-                let list = json!({"metadata": metadata, "items": items});
-                let table = resource.printer().table(&list, include, true, now);
-                return json(StatusCode::OK, table.to_string());
-            }
-            let (kind, api_version) = match view {
-                View::Whole | View::Table(_) => (resource.names.list_kind.as_str(), resource.api_version()),
-                View::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
-            };
-            let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}).to_string();
-            let mut out = BytesMut::new();
-            out.put_slice(head.trim_end_matches('}').as_bytes());
-            // The metadata's own brace was cut off too.
-            out.put_slice(b"},\"items\":[");
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.put_u8(b',');
-                }
-                out.put_slice(&one(resource, view, item));
-            }
-            out.put_slice(b"]}");
-            json(StatusCode::OK, out.freeze())
+            json(StatusCode::OK, list(resource, view, &metadata, &items, now))
         }
     }
 }
 
-/// An object in the version that was asked for.
-pub(super) fn current<'o>(resource: &Resource, object: &'o Object) -> Cow<'o, Value> {
-    if resource.is_storage_version() {
-        Cow::Borrowed(&object.value)
-    } else {
-        Cow::Owned(from_storage(resource, &object.value))
+fn list(resource: &Resource, view: View, metadata: &Value, items: &[Arc<Object>], now: Timestamp) -> Bytes {
+    let (kind, api_version) = match view {
+        View::Whole => (resource.names.list_kind.as_str(), resource.api_version()),
+        View::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
+        View::Table(include) => {
+            let items: Vec<Value> = items.iter().map(|item| from_storage(resource, &item.value)).collect();
+            let list = json!({"metadata": metadata, "items": items});
+            return resource.printer().table(&list, include, true, now).to_string().into();
+        }
+    };
+    let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata}).to_string();
+    let mut out = BytesMut::new();
+    out.put_slice(head.trim_end_matches('}').as_bytes());
+    // The metadata's own brace was cut off too.
+    out.put_slice(b"},\"items\":[");
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.put_u8(b',');
+        }
+        out.put_slice(&shown(resource, view, item, now));
+    }
+    out.put_slice(b"]}");
+    out.freeze()
+}
+
+fn shown(resource: &Resource, view: View, object: &Object, now: Timestamp) -> Bytes {
+    match view {
+        View::Table(include) => {
+            let object = from_storage(resource, &object.value);
+            resource.printer().table(&object, include, true, now).to_string().into()
+        }
+        _ => told(resource, view, object),
     }
 }
 
-/// An object, whole or its metadata.
-pub(super) fn one(resource: &Resource, view: View, object: &Object) -> bytes::Bytes {
+/// One object, whole or its metadata alone.
+pub(super) fn told(resource: &Resource, view: View, object: &Object) -> Bytes {
     match view {
         View::Metadata => partial(&object.value).to_string().into(),
-        _ if resource.is_storage_version() => object.json(),
-        _ => current(resource, object).to_string().into(),
+        _ if !resource.is_storage_version() => from_storage(resource, &object.value).to_string().into(),
+        _ => object.json(),
     }
 }

@@ -1,6 +1,6 @@
 //! Label and field selectors: parsed from a query, matched against an object.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 
@@ -105,6 +105,29 @@ impl LabelSelector {
                 (Test::Less(limit), value) => parsed(value).is_some_and(|value| value < *limit),
             }
         })
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut requirements: Vec<&Requirement> = self.0.iter().collect();
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        for (index, Requirement { key, test }) in requirements.into_iter().enumerate() {
+            if index > 0 {
+                f.write_str(",")?;
+            }
+            let joined = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+            match test {
+                Test::Exists => f.write_str(key)?,
+                Test::Absent => write!(f, "!{key}")?,
+                Test::In(values) if values.len() == 1 => write!(f, "{key}={}", joined(values))?,
+                Test::In(values) => write!(f, "{key} in ({})", joined(values))?,
+                Test::NotIn(values) => write!(f, "{key} notin ({})", joined(values))?,
+                Test::Greater(limit) => write!(f, "{key}>{limit}")?,
+                Test::Less(limit) => write!(f, "{key}<{limit}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -273,14 +296,6 @@ impl FieldSelector {
         self.0.iter().map(|(path, ..)| path.as_str())
     }
 
-    /// The value that a path must have, if the selector says so.
-    pub fn exact(&self, path: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(named, equal, _)| *equal && named == path)
-            .map(|(.., value)| value.as_str())
-    }
-
     /// Whether an object fits.
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|(path, equal, wanted)| {
@@ -346,6 +361,7 @@ mod tests {
     fn label_selector_objects() {
         let selector = LabelSelector::from_object(&json!({"matchLabels": {"a": "1"},
             "matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["x"]}]}));
+        assert_eq!(selector.to_string(), "a=1,b notin (x)");
         assert!(selector.matches(&labelled(&json!({"a": "1"}))));
         assert!(!selector.matches(&labelled(&json!({"a": "1", "b": "x"}))));
     }

@@ -10,34 +10,33 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
 
 use super::{
-    ApiServer, Inner,
+    ApiServer,
     faults::{Fault, Hit},
     negotiate::{self, View},
     object::meta,
-    options::{DeleteOptions, ListOptions, Query, WriteOptions},
+    options::{ListOptions, Query},
     request::{RequestInfo, Route, Verb, route},
     resource::Resource,
     respond,
-    state::{Call, Reply},
+    state::Call,
     status::{ApiError, MODIFIED},
-    verbs::PatchKind,
+    verbs::{PatchKind, check_fields},
     watch::{Watcher, error_event},
 };
-use crate::surface::table::Include;
 
 /// The largest body that is taken, in bytes.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
 /// A request that was read.
-struct Incoming {
-    request: RequestInfo,
-    query: Query,
+pub(super) struct Incoming {
+    pub(super) request: RequestInfo,
+    pub(super) query: Query,
     parts: Parts,
-    body: Bytes,
+    pub(super) body: Bytes,
 }
 
 impl Incoming {
-    fn header(&self, name: http::header::HeaderName) -> &str {
+    pub(super) fn header(&self, name: http::header::HeaderName) -> &str {
         self.parts
             .headers
             .get(name)
@@ -45,12 +44,12 @@ impl Incoming {
             .unwrap_or_default()
     }
 
-    fn media_type(&self) -> &str {
+    pub(super) fn media_type(&self) -> &str {
         self.header(CONTENT_TYPE).split(';').next().unwrap_or_default().trim()
     }
 
     /// The body as an object. JSON is YAML too, but is told apart for the sake of speed.
-    fn object(&self) -> Result<Value, ApiError> {
+    pub(super) fn object(&self) -> Result<Value, ApiError> {
         if let Ok(value) = serde_json::from_slice(&self.body) {
             return Ok(value);
         }
@@ -101,7 +100,7 @@ impl ApiServer {
             }
         }
         let Some(hit) = other else {
-            return self.answer(incoming, None);
+            return self.answer(incoming, None).await;
         };
         let what = super::status::GroupResource {
             group: incoming.request.group.clone(),
@@ -116,19 +115,19 @@ impl ApiServer {
             Fault::InternalError => ApiError::internal("injected fault"),
             Fault::Timeout { applied } => {
                 if applied {
-                    self.answer(incoming, None);
+                    self.answer(incoming, None).await;
                 }
                 ApiError::timeout()
             }
             Fault::Crash { applied } => {
                 if applied {
-                    self.answer(incoming, None);
+                    self.answer(incoming, None).await;
                 }
                 hit.reached();
                 return std::future::pending().await;
             }
             Fault::DropWatch { .. } | Fault::ExpireWatch | Fault::Stale { .. } | Fault::Latency(_) => {
-                let response = self.answer(incoming, Some(&hit));
+                let response = self.answer(incoming, Some(&hit)).await;
                 hit.reached();
                 return response;
             }
@@ -137,16 +136,14 @@ impl ApiServer {
         respond::error(&error)
     }
 
-    /// Carries a request out. Synchronous, so that a caller who is dropped was either served or not.
-    fn answer(&self, incoming: &Incoming, hit: Option<&Hit>) -> Response<Body> {
+    /// Carries a request out. It waits for nothing but logs, so that a caller who is dropped was either served or not.
+    async fn answer(&self, incoming: &Incoming, hit: Option<&Hit>) -> Response<Body> {
         let resource = match self.inner.lock().served(&incoming.request) {
             Ok(Some(resource)) => resource,
             Ok(None) => return respond::page_not_found(),
             Err(error) => return respond::error(&error),
         };
-        let include = incoming.query.get("includeObject").unwrap_or_default();
-        let include = Include::parse(include).unwrap_or(Include::Metadata);
-        let Some(view) = negotiate::view(&incoming.parts.headers, include) else {
+        let Some(view) = negotiate::view(&incoming.parts.headers, &incoming.query) else {
             let accepted = [
                 "application/json",
                 "application/yaml",
@@ -157,10 +154,32 @@ impl ApiServer {
         if incoming.request.verb == Verb::Watch {
             return self.watch(incoming, &resource, view, hit);
         }
+        if incoming.request.subresource == "log" {
+            return match self.log(incoming, &resource).await {
+                Ok(response) => response,
+                Err(error) => respond::error(&error),
+            };
+        }
         match self.inner.perform(incoming, &resource, hit) {
-            Ok(reply) => respond::reply(&resource, view, reply, self.inner.lock().clock.now()),
+            Ok(reply) => {
+                let now = self.inner.lock().clock.now();
+                respond::reply(&resource, view, reply, now)
+            }
             Err(error) => respond::error(&error),
         }
+    }
+
+    async fn log(&self, incoming: &Incoming, resource: &Resource) -> Result<Response<Body>, ApiError> {
+        let pod = self.inner.lock().existing(&Call {
+            resource,
+            request: &incoming.request,
+        })?;
+        let log = self.inner.logs.open(&pod.value, &incoming.query).await?;
+        let mut response = Response::new(Body::from_stream(log));
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
+        Ok(response)
     }
 
     fn watch(&self, incoming: &Incoming, resource: &Arc<Resource>, view: View, hit: Option<&Hit>) -> Response<Body> {
@@ -168,6 +187,9 @@ impl ApiServer {
             Ok(options) => options,
             Err(error) => return respond::error(&error),
         };
+        if let Err(error) = check_fields(resource, &options.fields) {
+            return respond::error(&error);
+        }
         let fault = hit.map(|hit| &hit.fault);
         if fault == Some(&Fault::ExpireWatch) {
             let event = error_event(&ApiError::expired("too old resource version: 1 (2)"));
@@ -183,70 +205,6 @@ impl ApiServer {
             Some((Ok::<_, std::convert::Infallible>(events), watcher))
         });
         respond::json(http::StatusCode::OK, Body::from_stream(events))
-    }
-}
-
-impl Inner {
-    fn perform(&self, incoming: &Incoming, resource: &Resource, hit: Option<&Hit>) -> Result<Reply, ApiError> {
-        let Incoming { request, query, .. } = incoming;
-        let call = Call { resource, request };
-        let mut state = self.lock();
-        let apply = (request.verb == Verb::Patch).then_some(request.apply);
-        let write = || WriteOptions::parse(query, incoming.header(http::header::USER_AGENT), apply);
-        let stale = match hit.map(|hit| &hit.fault) {
-            Some(Fault::Stale { revisions }) => Some(*revisions),
-            _ => None,
-        };
-        let reply = match request.verb {
-            Verb::Get => {
-                let options = ListOptions::parse(query, false)?;
-                match stale {
-                    Some(revisions) => state.get_stale(&call, revisions),
-                    None => state.get(&call, options.revision),
-                }
-            }
-            Verb::List | Verb::Watch => {
-                let options = ListOptions::parse(query, false)?;
-                match stale {
-                    Some(revisions) => state.list_stale(&call, &options, revisions),
-                    None => state.list(&call, &options),
-                }
-            }
-            Verb::Create => state.create(&call, incoming.object()?, &write()?),
-            Verb::Update => state.update(&call, incoming.object()?, &write()?),
-            Verb::Patch => {
-                let kind = PatchKind::of(incoming.media_type()).ok_or_else(|| {
-                    ApiError::unsupported_media_type(&[
-                        "application/json-patch+json",
-                        "application/merge-patch+json",
-                        "application/apply-patch+yaml",
-                    ])
-                })?;
-                state.patch(&call, kind, incoming.object()?, &write()?)
-            }
-            Verb::Delete | Verb::DeleteCollection => {
-                let body = if incoming.body.is_empty() {
-                    None
-                } else {
-                    Some(incoming.object()?)
-                };
-                let options = DeleteOptions::parse(query, body.as_ref())?;
-                if request.verb == Verb::Delete {
-                    state.delete(&call, &options)
-                } else {
-                    state.delete_collection(&call, &ListOptions::parse(query, false)?, &options)
-                }
-            }
-        };
-        if request.verb.is_mutating() && reply.is_ok() {
-            let name = match &reply {
-                Ok(Reply::Object { object, .. }) => meta(&object.value, "name").to_owned(),
-                _ => request.name.clone(),
-            };
-            state.follow_up(&call, &name);
-        }
-        state.wake();
-        reply
     }
 }
 

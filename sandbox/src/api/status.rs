@@ -65,13 +65,6 @@ impl ApiError {
         self
     }
 
-    /// Another sentence for people.
-    #[must_use]
-    pub fn with_message(mut self, message: impl Into<String>) -> Self {
-        self.message = message.into();
-        self
-    }
-
     /// Adds a field to `details`.
     #[must_use]
     pub fn with_detail(mut self, field: &str, value: Value) -> Self {
@@ -138,6 +131,12 @@ impl ApiError {
         } else {
             error.with_detail("causes", Value::Array(causes))
         }
+    }
+
+    /// A patch that cannot be laid over the object.
+    pub fn unprocessable() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).bare()
     }
 
     /// The request makes no sense.

@@ -1,12 +1,6 @@
 //! One watch: which changes it tells, in which words, and when it ends.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
@@ -15,14 +9,16 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     Inner,
     clock::Clock,
+    convert::from_storage,
     negotiate::View,
     options::ListOptions,
     resource::Resource,
-    respond::{current, one},
+    respond,
     state::State,
     status::ApiError,
     store::{Change, Object},
 };
+use crate::surface::table::Printer;
 
 /// How often a quiet watch that wants bookmarks gets one.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
@@ -45,8 +41,9 @@ pub(super) struct Watcher {
     bookmark: Instant,
     end: Instant,
     initial: Option<Bytes>,
-    headers_told: AtomicBool,
     clock: Clock,
+    printer: Option<Printer>,
+    headed: bool,
     /// Events still to deliver before a fault ends the watch.
     left: Option<usize>,
     over: bool,
@@ -73,8 +70,9 @@ impl Watcher {
             bookmark: now + BOOKMARK_PERIOD,
             end: now + Duration::from_secs(timeout),
             initial: None,
-            headers_told: AtomicBool::new(false),
             clock: state.clock,
+            printer: matches!(view, View::Table(_)).then(|| resource.printer()),
+            headed: false,
             left: None,
             over: false,
             options,
@@ -99,11 +97,12 @@ impl Watcher {
         };
         let mut out = BytesMut::new();
         if initial {
-            for (_, object) in state.store.list(&self.resource.table, self.namespace.as_deref(), None) {
-                if self.fits(object) {
-                    self.event(&mut out, "ADDED", object);
-                }
-            }
+            let found = state.store.list(&self.resource.table, self.namespace.as_deref(), None);
+            let found: Vec<_> = found
+                .filter(|(_, object)| self.fits(object))
+                .map(|(_, object)| object.clone())
+                .collect();
+            found.iter().for_each(|object| self.event(&mut out, "ADDED", object));
         }
         if self.options.initial_events == Some(true) && self.options.bookmarks {
             let mark = json!({"k8s.io/initial-events-end": "true"});
@@ -153,16 +152,18 @@ impl Watcher {
                 return Some(error_event(&ApiError::expired(expired.to_string())));
             }
         };
+        let changes: Vec<Change> = changes.cloned().collect();
+        self.cursor = self.cursor.max(state.store.revision());
+        drop(state);
         let mut out = BytesMut::new();
-        for change in changes {
+        for change in &changes {
             self.tell(&mut out, change);
         }
-        self.cursor = self.cursor.max(state.store.revision());
         Some(out.freeze()).filter(|out| !out.is_empty())
     }
 
     /// An object that comes to fit the selectors is told as added, one that ceases to as deleted.
-    fn tell(&self, out: &mut BytesMut, change: &Change) {
+    fn tell(&mut self, out: &mut BytesMut, change: &Change) {
         if self
             .namespace
             .as_ref()
@@ -190,19 +191,18 @@ impl Watcher {
         self.options.labels.matches(&object.value) && self.options.fields.matches(&object.value)
     }
 
-    fn event(&self, out: &mut BytesMut, kind: &str, object: &Arc<Object>) {
-        let json = match self.view {
-            View::Table(include) => {
-                let object = current(&self.resource, object);
+    fn event(&mut self, out: &mut BytesMut, kind: &str, object: &Object) {
+        let json = match (self.view, &self.printer) {
+            (View::Table(include), Some(printer)) => {
+                let object = from_storage(&self.resource, &object.value);
                 // The columns are told once.
-                let headers = !self.headers_told.swap(true, Ordering::Relaxed);
-                let table = self
-                    .resource
-                    .printer()
-                    .table(&object, include, headers, self.clock.now());
-                table.to_string().into()
+                let headers = !std::mem::replace(&mut self.headed, true);
+                printer
+                    .table(&object, include, headers, self.clock.now())
+                    .to_string()
+                    .into()
             }
-            view => one(&self.resource, view, object),
+            _ => respond::told(&self.resource, self.view, object),
         };
         put_event(out, kind, &json);
     }
@@ -217,7 +217,11 @@ impl Watcher {
         if let (Some(annotations), Some(fields)) = (annotations, metadata.as_object_mut()) {
             fields.insert("annotations".into(), annotations);
         }
-        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        if let (View::Table(_), Some(fields)) = (self.view, object.as_object_mut()) {
+            fields.insert("columnDefinitions".into(), Value::Null);
+            fields.insert("rows".into(), json!([]));
+        }
         put_event(out, "BOOKMARK", object.to_string().as_bytes());
     }
 

@@ -193,20 +193,18 @@ async fn secrets_take_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_take_their_content_along() {
+async fn namespaces_stay_until_they_are_finalized() {
     let server = ApiServer::new();
     let namespaces: Api<Namespace> = Api::all(server.client());
-    namespaces
+    let created = namespaces
         .create(&PostParams::default(), &of(json!({"metadata": {"name": "n"}})))
         .await
         .unwrap();
-    let pods: Api<Pod> = Api::namespaced(server.client(), "n");
-    let mut held = pod("p");
-    held.metadata.finalizers = Some(vec!["test.io/held".into()]);
-    pods.create(&PostParams::default(), &held).await.unwrap();
+    assert_eq!(created.labels()["kubernetes.io/metadata.name"], "n");
     namespaces.delete("n", &DeleteParams::default()).await.unwrap();
-    let going = namespaces.get("n").await.unwrap();
-    assert_eq!(going.status.unwrap().phase.as_deref(), Some("Terminating"));
+    let mut going = namespaces.get("n").await.unwrap();
+    assert_eq!(going.status.as_ref().unwrap().phase.as_deref(), Some("Terminating"));
+    let pods: Api<Pod> = Api::namespaced(server.client(), "n");
     let status = refused(pods.create(&PostParams::default(), &pod("q")).await);
     assert_eq!(
         (status.code, &*status.message),
@@ -215,8 +213,15 @@ async fn namespaces_take_their_content_along() {
             "pods \"q\" is forbidden: unable to create new content in namespace n because it is being terminated"
         )
     );
-    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    pods.patch("p", &PatchParams::default(), &patch).await.unwrap();
+    // The main endpoint does not finalize.
+    going.spec.as_mut().unwrap().finalizers = None;
+    let kept = namespaces.replace("n", &PostParams::default(), &going).await.unwrap();
+    assert_eq!(kept.spec.unwrap().finalizers.unwrap(), ["kubernetes"]);
+    going.metadata.resource_version = None;
+    namespaces
+        .replace_subresource("finalize", "n", &PostParams::default(), &going)
+        .await
+        .unwrap();
     assert!(namespaces.get_opt("n").await.unwrap().is_none());
 }
 

@@ -11,6 +11,7 @@ mod applying;
 mod built_in;
 mod custom;
 mod faults;
+mod subresources;
 mod watching;
 
 /// A config map with one entry.

@@ -38,14 +38,6 @@ impl FieldSet {
         self.members.is_empty() && self.children.values().all(Self::is_empty)
     }
 
-    pub(super) fn has(&self, path: &[Step]) -> bool {
-        match path {
-            [] => false,
-            [last] => self.members.contains(last),
-            [first, rest @ ..] => self.children.get(first).is_some_and(|child| child.has(rest)),
-        }
-    }
-
     /// Puts a subtree in place, unless it is empty.
     pub(super) fn graft(&mut self, step: &Step, child: FieldSet) {
         if !child.is_empty() {
@@ -185,6 +177,5 @@ mod tests {
         assert_eq!(a.difference(&b), set(&[&["a"], &["c", "d"]]));
         assert_eq!(a.without(&b), set(&[&["a"]]));
         assert_eq!(a.difference(&a), FieldSet::default());
-        assert!(a.has(&[Step::field("c"), Step::field("d")]) && !a.has(&[Step::field("c")]));
     }
 }

@@ -94,7 +94,9 @@ impl Addresses {
             .pointer("/spec/clusterIP")
             .and_then(Value::as_str)
             .and_then(parse);
-        held.iter().for_each(|address| drop(self.taken.remove(address)));
+        held.iter().for_each(|address| {
+            self.taken.remove(address);
+        });
         ports(Some(service))
             .iter()
             .for_each(|port| drop(self.ports.remove(port)));

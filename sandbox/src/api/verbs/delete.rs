@@ -102,9 +102,16 @@ impl State {
             Grace::None => None,
         };
         if is_emptied(call.table()) && !is_terminating(&object) {
-            mark(&mut object, now);
+            set_meta(&mut object, "deletionTimestamp", Some(seconds(now)));
             mark_for_emptying(call.table(), &mut object, seconds(now));
             return Step::Mark(object);
+        }
+        let held = object
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty());
+        if is_emptied(call.table()) && held {
+            return Step::Pending;
         }
         let kept = finalizers_after(&object, options.propagation, call.resource.names.kind == "Event");
         let pending = !kept.is_empty();

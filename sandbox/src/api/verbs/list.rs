@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::api::{
     options::{ListOptions, RevisionMatch},
+    resource::Resource,
+    selector::FieldSelector,
     state::{Call, Reply, State},
     status::ApiError,
     store::{Expired, Key},
@@ -27,6 +29,7 @@ impl State {
     }
 
     pub(in crate::api) fn list(&self, call: &Call<'_>, options: &ListOptions) -> Result<Reply, ApiError> {
+        check_fields(call.resource, &options.fields)?;
         let revision = options.revision.unwrap_or(0);
         if let Some(token) = &options.token {
             let (revision, start) = decode_token(token)?;
@@ -129,6 +132,69 @@ impl State {
             token,
             remaining,
         })
+    }
+}
+
+/// Fields that can be selected by, beside name and namespace.
+fn selectable(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "Pod" => &[
+            "spec.hostNetwork",
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.nominatedNodeName",
+            "status.phase",
+            "status.podIP",
+        ],
+        "Event" => &[
+            "involvedObject.apiVersion",
+            "involvedObject.fieldPath",
+            "involvedObject.kind",
+            "involvedObject.name",
+            "involvedObject.namespace",
+            "involvedObject.resourceVersion",
+            "involvedObject.uid",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        "Namespace" => &["status.phase"],
+        "Node" => &["spec.unschedulable"],
+        "Secret" => &["type"],
+        "Service" => &["spec.clusterIP", "spec.type"],
+        "ReplicaSet" => &["status.replicas"],
+        "Job" => &["status.successful"],
+        _ => &[],
+    }
+}
+
+/// A selector by fields that cannot be selected by is refused.
+pub(in crate::api) fn check_fields(resource: &Resource, fields: &FieldSelector) -> Result<(), ApiError> {
+    let more: Vec<String> = match &resource.definition {
+        Some(definition) => {
+            let listed = definition
+                .get("selectableFields")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
+            let paths = listed.filter_map(|field| field.get("jsonPath")?.as_str());
+            paths.map(|path| path.trim_start_matches('.').to_owned()).collect()
+        }
+        None => selectable(&resource.names.kind)
+            .iter()
+            .map(|path| (*path).to_owned())
+            .collect(),
+    };
+    let known = |path: &str| matches!(path, "metadata.name" | "metadata.namespace") || more.iter().any(|m| m == path);
+    match fields.paths().find(|path| !known(path)) {
+        None => Ok(()),
+        Some(path) if more.is_empty() && !resource.custom => Err(ApiError::bad_request(format!(
+            "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        ))),
+        Some(path) => Err(ApiError::bad_request(format!("field label not supported: {path}"))),
     }
 }
 

@@ -6,6 +6,10 @@ mod delete;
 mod list;
 mod own;
 mod patch;
+mod pod;
+mod review;
+mod scale;
 mod update;
 
+pub(in crate::api) use list::check_fields;
 pub(in crate::api) use patch::PatchKind;

@@ -35,6 +35,33 @@ impl PatchKind {
             _ => None,
         }
     }
+
+    /// Lays a patch over an object.
+    pub(super) fn lay_over(self, call: &Call<'_>, object: &mut Value, patch: Value) -> Result<(), ApiError> {
+        match self {
+            Self::Json => {
+                let patch: json_patch::Patch = serde_json::from_value(patch)
+                    .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+                json_patch::patch(object, &patch).map_err(|_| ApiError::unprocessable())
+            }
+            Self::Merge | Self::Apply => {
+                json_patch::merge(object, &patch);
+                Ok(())
+            }
+            Self::Strategic if call.resource.custom => {
+                let accepted = [
+                    "application/json-patch+json",
+                    "application/merge-patch+json",
+                    "application/apply-patch+yaml",
+                ];
+                Err(ApiError::unsupported_media_type(&accepted))
+            }
+            Self::Strategic => {
+                json_patch::merge(object, &patch);
+                Ok(())
+            }
+        }
+    }
 }
 
 impl State {
@@ -50,18 +77,7 @@ impl State {
         }
         let existing = self.existing(call)?;
         let mut new = from_storage(call.resource, &existing.value);
-        match kind {
-            PatchKind::Json => {
-                let patch: json_patch::Patch = serde_json::from_value(patch)
-                    .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
-                json_patch::patch(&mut new, &patch).map_err(|error| {
-                    ApiError::invalid(&call.resource.group_kind(), &call.request.name, &[]).with_message(format!(
-                        "the server rejected our request due to an error in our request: {error}"
-                    ))
-                })?;
-            }
-            _ => json_patch::merge(&mut new, &patch),
-        }
+        kind.lay_over(call, &mut new, patch)?;
         self.check_body(call, &mut new)?;
         check_name(call, &new)?;
         let warnings = call.admit(&mut new, options, Source::Patch)?;

@@ -9,7 +9,7 @@ use super::admit::Source;
 use crate::api::{
     apply::keep_times,
     field_error::FieldError,
-    object::{finalizers, map, meta, meta_value, set_meta},
+    object::{child, finalizers, map, meta, meta_value, set_meta},
     options::WriteOptions,
     resource::{Generation, Resource},
     state::{Call, Reply, State},
@@ -106,6 +106,7 @@ impl State {
         }
         let gone = meta_value(&old.value, "deletionTimestamp").is_some()
             && finalizers(&new).is_empty()
+            && !is_held(call, &new)
             && meta_value(&old.value, "deletionGracePeriodSeconds").is_none_or(|grace| grace == 0);
         if gone {
             // Nobody sees the object without its last finalizer: it goes at once.
@@ -114,6 +115,12 @@ impl State {
         }
         answer(self.store.put(call.table(), call.key(), new))
     }
+}
+
+/// A namespace has finalizers of another kind, which are its content's.
+fn is_held(call: &Call<'_>, object: &Value) -> bool {
+    let finalizers = object.pointer("/spec/finalizers").and_then(Value::as_array);
+    call.resource.names.kind == "Namespace" && !call.resource.custom && finalizers.is_some_and(|list| !list.is_empty())
 }
 
 /// An endpoint writes its own part: `status` the status, the main one everything else.
@@ -135,6 +142,15 @@ fn restrict(call: &Call<'_>, old: &Value, new: &mut Value) {
             set_meta(&mut kept, protected, meta_value(old, protected).cloned());
         }
         *new = kept;
+    } else if call.resource.names.kind == "Namespace" && !call.resource.custom {
+        let fields = map(new);
+        copy(old, fields, "status");
+        if call.request.subresource != "finalize" {
+            let finalizers = old.pointer("/spec/finalizers").cloned();
+            let spec = child(fields, "spec");
+            spec.shift_remove("finalizers");
+            spec.extend(finalizers.map(|finalizers| ("finalizers".to_owned(), finalizers)));
+        }
     } else if call.resource.has_status() {
         copy(old, map(new), "status");
     }

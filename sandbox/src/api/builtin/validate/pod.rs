@@ -1,6 +1,6 @@
 //! Pods and pod templates.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Errors, indexed, is_set, list, text};
 use crate::api::{
@@ -301,6 +301,7 @@ fn put_back(new: &mut Value, old: &Value, field: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn told(pod: &Value) -> Vec<String> {
         let mut errors = Errors::default();

@@ -1,0 +1,116 @@
+//! Which verb a request comes to, and with which options.
+
+use http::header::USER_AGENT;
+use serde_json::Value;
+
+use super::{
+    Inner,
+    faults::{Fault, Hit},
+    object::meta,
+    options::{DeleteOptions, ListOptions, WriteOptions},
+    request::Verb,
+    resource::Resource,
+    serve::Incoming,
+    state::{Call, Reply, State},
+    status::ApiError,
+    verbs::PatchKind,
+};
+
+/// The media types of patches.
+const PATCHES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+/// What is said to who wants into a pod.
+const NO_EXEC: &str = "the sandbox runs pods as processes of this machine and opens no shell in them: look at them with \
+                       the machine's own tools, or at their output with `kubectl logs`";
+
+impl Inner {
+    /// Carries a request out and all that follows from it.
+    pub(super) fn perform(
+        &self,
+        incoming: &Incoming,
+        resource: &Resource,
+        hit: Option<&Hit>,
+    ) -> Result<Reply, ApiError> {
+        let call = Call {
+            resource,
+            request: &incoming.request,
+        };
+        let mut state = self.lock();
+        let reply = if matches!(call.request.verb, Verb::Get | Verb::List | Verb::Watch) {
+            read(&state, &call, incoming, hit)
+        } else {
+            write(&mut state, &call, incoming)
+        };
+        if call.request.verb.is_mutating() && reply.is_ok() {
+            let name = match &reply {
+                Ok(Reply::Object { object, .. }) => meta(&object.value, "name").to_owned(),
+                _ => call.request.name.clone(),
+            };
+            state.follow_up(&call, &name);
+        }
+        state.wake();
+        reply
+    }
+}
+
+fn read(state: &State, call: &Call<'_>, incoming: &Incoming, hit: Option<&Hit>) -> Result<Reply, ApiError> {
+    let options = ListOptions::parse(&incoming.query, false)?;
+    let revisions = match hit.map(|hit| &hit.fault) {
+        Some(Fault::Stale { revisions }) => Some(*revisions),
+        _ => None,
+    };
+    match (call.request.verb, call.request.subresource.as_str(), revisions) {
+        (Verb::Get, "scale", _) => state.get_scale(call),
+        (Verb::Get, "exec", _) => Err(ApiError::bad_request(NO_EXEC)),
+        (Verb::Get, _, None) => state.get(call, options.revision),
+        (Verb::Get, _, Some(revisions)) => state.get_stale(call, revisions),
+        (_, _, None) => state.list(call, &options),
+        (_, _, Some(revisions)) => state.list_stale(call, &options, revisions),
+    }
+}
+
+fn write(state: &mut State, call: &Call<'_>, incoming: &Incoming) -> Result<Reply, ApiError> {
+    let (verb, query) = (call.request.verb, &incoming.query);
+    let apply = (verb == Verb::Patch).then_some(call.request.apply);
+    let options = || WriteOptions::parse(query, incoming.header(USER_AGENT), apply);
+    match (verb, call.request.subresource.as_str()) {
+        (Verb::Create, "") if call.resource.names.kind == "SelfSubjectAccessReview" => {
+            state.review(call, incoming.object()?)
+        }
+        (Verb::Create, "") => state.create(call, incoming.object()?, &options()?),
+        (Verb::Create, "binding") => state.bind(call, &incoming.object()?, &options()?),
+        (Verb::Create, "eviction") => {
+            let eviction = incoming.object()?;
+            let mut wanted = DeleteOptions::parse(query, eviction.get("deleteOptions"))?;
+            wanted.dry_run |= call.request.dry_run;
+            state.evict(call, &eviction, &wanted)
+        }
+        (Verb::Create, _) => Err(ApiError::bad_request(NO_EXEC)),
+        (Verb::Update, "scale") => state.update_scale(call, &incoming.object()?, &options()?),
+        (Verb::Update, _) => state.update(call, incoming.object()?, &options()?),
+        (Verb::Patch, subresource) => {
+            let refused = || ApiError::unsupported_media_type(&PATCHES);
+            let kind = PatchKind::of(incoming.media_type()).ok_or_else(refused)?;
+            match subresource {
+                "scale" => state.patch_scale(call, kind, incoming.object()?, &options()?),
+                _ => state.patch(call, kind, incoming.object()?, &options()?),
+            }
+        }
+        (Verb::Delete, _) => state.delete(call, &delete_options(incoming)?),
+        _ => state.delete_collection(call, &ListOptions::parse(query, false)?, &delete_options(incoming)?),
+    }
+}
+
+fn delete_options(incoming: &Incoming) -> Result<DeleteOptions, ApiError> {
+    let body: Option<Value> = if incoming.body.is_empty() {
+        None
+    } else {
+        Some(incoming.object()?)
+    };
+    DeleteOptions::parse(&incoming.query, body.as_ref())
+}
