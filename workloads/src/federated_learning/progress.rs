@@ -256,12 +256,8 @@ impl<'a> Look<'a> {
 
     /// Whether this step makes a second pod of the place under the same aggregator.
     fn is_made_again(&self, step: &Step, aggregator: Option<&str>) -> bool {
-        let recorded = self.counts_under(aggregator) && self.record.is_some_and(|record| record.pod_uid.is_some());
-        match step {
-            Step::Stop(_) | Step::Await => true,
-            Step::Make => recorded,
-            Step::Keep | Step::Record | Step::Pace { .. } | Step::Missing | Step::AfterAggregator => false,
-        }
+        let recorded = self.record.is_some_and(|record| record.pod_uid.is_some());
+        *step == Step::Make && self.counts_under(aggregator) && recorded
     }
 }
 

@@ -46,6 +46,17 @@ fn happen(world: &mut World, event: &Event) {
             world.pass(*crash);
         }
         Event::Start(place) => world.start(*place),
+        // Workers know of each other: none ends well before it has met those that it needs.
+        Event::End(AGGREGATOR, 0) => {
+            if (1..world.places()).all(|place| world.is_connected(place)) {
+                world.end(AGGREGATOR, 0);
+            }
+        }
+        Event::End(place, 0) => {
+            if world.is_connected(*place) {
+                world.end(*place, 0);
+            }
+        }
         Event::End(place, code) => world.end(*place, *code),
         Event::Evict(place) => world.evict(*place),
         Event::Delete(place) => {
@@ -91,31 +102,25 @@ fn check(before: &World, after: &World) {
     }
 }
 
-/// A kubelet without trouble: pods start, deleted ones go, a trainer ends once its aggregator has heard from all, and
-/// the aggregator once its trainers have ended. A trainer whose aggregator is no more waits for ever.
+/// A kubelet without trouble: pods start, deleted ones go, a trainer that has met its aggregator ends, one that has not
+/// waits for ever, and the aggregator ends when all its trainers have.
 fn calm(world: &mut World) {
     world.wait(11);
     for place in 0..world.places() {
         world.gone(place);
+    }
+    for place in 0..world.places() {
         world.start(place);
     }
-    let recorded = world
-        .status()
-        .workers
-        .into_iter()
-        .next()
-        .filter(|worker| worker.outcome == Some(Outcome::Succeeded));
-    let uid = match world.pod(AGGREGATOR) {
-        Some(pod) if !pod.terminating() => Some(pod.uid().to_owned()),
-        _ => recorded.and_then(|worker| worker.pod_uid),
-    };
     for place in 1..world.places() {
-        if uid.is_some() && world.works_with(place) == uid {
+        if world.is_connected(place) {
             world.end(place, 0);
         }
     }
+    let uid = world.pod(AGGREGATOR).map(|pod| pod.uid().to_owned());
+    let counts = uid.is_some() && uid == world.status().workers.first().and_then(|worker| worker.pod_uid.clone());
     let done = |place| {
-        let recorded = world.outcomes().get(place) == Some(&Some(Outcome::Succeeded));
+        let recorded = counts && world.outcomes().get(place) == Some(&Some(Outcome::Succeeded));
         recorded || (world.phase(place) == "Succeeded" && world.works_with(place) == uid)
     };
     if (1..world.places()).all(done) {

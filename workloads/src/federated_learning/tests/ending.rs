@@ -136,3 +136,35 @@ fn a_job_that_sedna_finished_is_left_alone() {
     assert_eq!(training, 2, "what Sedna told is kept");
     assert_eq!(world.status().phase.as_deref(), Some("Succeeded"));
 }
+
+#[test]
+fn an_edit_of_the_aggregator_counts_until_the_job_has_ended() {
+    let mut world = World::running();
+    world.end(FIRST, 0);
+    world.end(AGGREGATOR, 0);
+    world.settle();
+    let name = world.pod_name(AGGREGATOR);
+    world.delete(&name);
+    world.settle();
+    assert_eq!(world.made.len(), 3, "it has ended, and its pod is not needed");
+    world.edit(AGGREGATOR, "example/aggregator:v2");
+    after_deletions(&mut world);
+    assert_eq!(world.outcomes(), [Some(Outcome::Running); 3]);
+    assert_eq!(world.made.len(), 6);
+}
+
+/// A finalizer may hold a pod that has ended.
+#[test]
+fn what_is_recorded_stays_while_the_pod_is_on_its_way_out() {
+    let mut world = World::running();
+    world.end(FIRST, 0);
+    world.settle();
+    let name = world.pod_name(FIRST);
+    for live in world.children.iter_mut().filter(|live| live.name() == name) {
+        live.object["metadata"]["deletionTimestamp"] = json!("2024-05-01T10:00:00Z");
+    }
+    let record = world.worker(FIRST);
+    world.settle();
+    assert_eq!(world.worker(FIRST), record);
+    assert_eq!(world.made.len(), 3);
+}

@@ -1,7 +1,7 @@
 //! A cluster of one job, as small as it can be and still be wrong about: an API server that keeps names unique and a
 //! kubelet that does what it is told to.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{collections::BTreeSet, sync::LazyLock, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -33,6 +33,8 @@ pub(super) struct World {
     /// Names of pods made so far, in order.
     pub(super) made: Vec<String>,
     uids: usize,
+    /// The uids of trainers that have met their aggregator.
+    connected: BTreeSet<String>,
 }
 
 impl World {
@@ -49,6 +51,7 @@ impl World {
             writes: 0,
             made: vec![],
             uids: 0,
+            connected: BTreeSet::new(),
         }
     }
 
@@ -209,11 +212,29 @@ impl World {
         self.pod(place).map_or("", |pod| pod.text("/status/phase"))
     }
 
-    /// The containers start.
+    /// The containers start. A trainer meets its aggregator if both run.
     pub(super) fn start(&mut self, place: usize) {
         if self.phase(place) == "Pending" {
             self.set_status(place, &json!({"phase": "Running"}));
         }
+        let uid = self
+            .pod(AGGREGATOR)
+            .filter(|pod| !pod.terminating())
+            .map(|pod| pod.uid().to_owned());
+        if self.phase(AGGREGATOR) == "Running" {
+            let meets = |place: &usize| self.phase(*place) == "Running" && self.works_with(*place) == uid;
+            let met: Vec<_> = (1..self.places())
+                .filter(meets)
+                .filter_map(|place| self.pod(place))
+                .collect();
+            let met: Vec<_> = met.into_iter().map(|pod| pod.uid().to_owned()).collect();
+            self.connected.extend(met);
+        }
+    }
+
+    /// Whether the trainer in this place has met its aggregator: one that has not waits for ever.
+    pub(super) fn is_connected(&self, place: usize) -> bool {
+        self.pod(place).is_some_and(|pod| self.connected.contains(pod.uid()))
     }
 
     /// The containers end, well or not, as far as they run.
