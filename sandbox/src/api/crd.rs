@@ -122,7 +122,9 @@ impl State {
         let group = text(spec, "group").to_owned();
         let plural = spec.get("names").map_or("", |names| text(names, "plural")).to_owned();
         self.registry.remove(&group, &plural);
-        resources.into_iter().for_each(|resource| self.registry.add(resource));
+        for resource in resources {
+            self.registry.add(resource);
+        }
         self.store.ensure(&table);
 
         let mut definition = stored.value.clone();

@@ -93,7 +93,7 @@ impl LogSources {
 }
 
 /// The container that is meant: the one that is named, or the only one.
-fn container(pod: &Value, named: &str) -> Result<String, ApiError> {
+fn container(pod: &Value, wanted: &str) -> Result<String, ApiError> {
     let names = |list: &str| -> Vec<&str> {
         let list = pod
             .get("spec")
@@ -106,10 +106,10 @@ fn container(pod: &Value, named: &str) -> Result<String, ApiError> {
     };
     let (containers, init) = (names("containers"), names("initContainers"));
     let name = meta(pod, "name");
-    if !named.is_empty() {
-        let known = containers.iter().chain(&init).any(|known| *known == named);
-        let refused = || ApiError::bad_request(format!("container {named} is not valid for pod {name}"));
-        return if known { Ok(named.to_owned()) } else { Err(refused()) };
+    if !wanted.is_empty() {
+        let known = containers.iter().chain(&init).any(|known| *known == wanted);
+        let refused = || ApiError::bad_request(format!("container {wanted} is not valid for pod {name}"));
+        return if known { Ok(wanted.to_owned()) } else { Err(refused()) };
     }
     if let [only] = containers.as_slice()
         && init.is_empty()

@@ -146,44 +146,50 @@ impl ListOptions {
             timeout_seconds: query.number("timeoutSeconds"),
             initial_events,
         };
-        options.check(watching).map_err(refused)?;
+        options.check(watching)?;
         Ok(options)
     }
 
-    fn check(&self, watching: bool) -> Result<(), FieldError> {
-        let forbidden = |field: &str, why: &str| Err(FieldError::forbidden(field, format!("{field} {why}")));
+    /// Combinations that make no sense.
+    fn check(&self, watching: bool) -> Result<(), ApiError> {
+        let forbidden = |field: &str, why: &str| {
+            Err(invalid_option(
+                "meta.k8s.io",
+                "ListOptions",
+                FieldError::forbidden(field, why),
+            ))
+        };
+        let field = "resourceVersionMatch";
         if watching {
             if self.initial_events.is_some() && self.matching != Some(RevisionMatch::NotOlderThan) {
-                return Err(FieldError::forbidden(
-                    "resourceVersionMatch",
+                return forbidden(
+                    field,
                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                ));
+                );
             }
             if self.initial_events.is_none() && self.matching.is_some() {
-                return forbidden(
-                    "resourceVersionMatch",
-                    "is forbidden for watch unless sendInitialEvents is provided",
-                );
+                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                return forbidden(field, why);
             }
             return Ok(());
         }
         if self.initial_events.is_some() {
-            return forbidden("sendInitialEvents", "is forbidden for list");
+            return forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
         }
         if self.matching.is_some() && self.revision.is_none() {
             return forbidden(
-                "resourceVersionMatch",
-                "is forbidden unless resourceVersion is provided",
+                field,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
             );
         }
         if self.matching.is_some() && self.token.is_some() {
-            return forbidden("resourceVersionMatch", "is forbidden when continue is provided");
+            return forbidden(field, "resourceVersionMatch is forbidden when continue is provided");
         }
         if self.matching == Some(RevisionMatch::Exact) && self.revision == Some(0) {
-            return Err(FieldError::forbidden(
-                "resourceVersionMatch",
+            return forbidden(
+                field,
                 "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            ));
+            );
         }
         Ok(())
     }

@@ -79,9 +79,7 @@ fn write(state: &mut State, call: &Call<'_>, incoming: &Incoming) -> Result<Repl
     let apply = (verb == Verb::Patch).then_some(call.request.apply);
     let options = || WriteOptions::parse(query, incoming.header(USER_AGENT), apply);
     match (verb, call.request.subresource.as_str()) {
-        (Verb::Create, "") if call.resource.names.kind == "SelfSubjectAccessReview" => {
-            state.review(call, incoming.object()?)
-        }
+        (Verb::Create, "") if call.resource.names.kind == "SelfSubjectAccessReview" => call.review(incoming.object()?),
         (Verb::Create, "") => state.create(call, incoming.object()?, &options()?),
         (Verb::Create, "binding") => state.bind(call, &incoming.object()?, &options()?),
         (Verb::Create, "eviction") => {

@@ -15,7 +15,9 @@ impl Registry {
         let mut registry = Self {
             resources: BTreeMap::new(),
         };
-        builtin::resources().for_each(|resource| registry.add(resource));
+        for resource in builtin::resources() {
+            registry.add(resource);
+        }
         registry
     }
 

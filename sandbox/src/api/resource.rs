@@ -38,6 +38,7 @@ pub enum Generation {
 
 /// One resource of one version: what it is called, and the rules that its objects obey.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 pub struct Resource {
     /// Names, scope, verbs, subresources.
     pub names: surface::Resource,

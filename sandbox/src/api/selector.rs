@@ -67,17 +67,17 @@ impl LabelSelector {
             .into_iter()
             .flatten()
         {
-            let text = |field| expression.get(field).and_then(Value::as_str).unwrap_or_default();
+            let word = |field| expression.get(field).and_then(Value::as_str).unwrap_or_default();
             let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
             let values = values.filter_map(|value| value.as_str().map(str::to_owned)).collect();
-            let test = match text("operator") {
+            let test = match word("operator") {
                 "In" => Test::In(values),
                 "NotIn" => Test::NotIn(values),
                 "Exists" => Test::Exists,
                 _ => Test::Absent,
             };
             requirements.push(Requirement {
-                key: text("key").to_owned(),
+                key: word("key").to_owned(),
                 test,
             });
         }

@@ -102,7 +102,9 @@ impl Watcher {
                 .filter(|(_, object)| self.fits(object))
                 .map(|(_, object)| object.clone())
                 .collect();
-            found.iter().for_each(|object| self.event(&mut out, "ADDED", object));
+            for object in &found {
+                self.event(&mut out, "ADDED", object);
+            }
         }
         if self.options.initial_events == Some(true) && self.options.bookmarks {
             let mark = json!({"k8s.io/initial-events-end": "true"});

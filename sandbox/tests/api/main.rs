@@ -1,4 +1,10 @@
 //! The API server, seen through a real `kube` client under paused time.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what is expected and not there fails the test"
+)]
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{

@@ -1,6 +1,6 @@
 //! `metadata.managedFields`: read, changed and written back.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -137,21 +137,20 @@ impl Managers {
     }
 }
 
-fn entry(owner: &Owner, owned: &Owned) -> Value {
+fn entry(owner: &Owner, part: &Owned) -> Value {
     let mut entry = Map::new();
     entry.insert("manager".into(), owner.manager.as_str().into());
     entry.insert(
         "operation".into(),
         if owner.applied { "Apply" } else { "Update" }.into(),
     );
-    entry.insert("apiVersion".into(), owned.version.as_str().into());
+    entry.insert("apiVersion".into(), part.version.as_str().into());
     entry.extend(
-        owned
-            .time
+        part.time
             .map(|time| ("time".to_owned(), crate::api::clock::seconds(time))),
     );
     entry.insert("fieldsType".into(), "FieldsV1".into());
-    entry.insert("fieldsV1".into(), owned.fields.encode());
+    entry.insert("fieldsV1".into(), part.fields.encode());
     if !owner.subresource.is_empty() {
         entry.insert("subresource".into(), owner.subresource.as_str().into());
     }
@@ -178,13 +177,13 @@ pub(super) fn unowned() -> FieldSet {
 }
 
 /// An owner as conflicts name it.
-pub(super) fn named(owner: &Owner, owned: &Owned) -> String {
+pub(super) fn named(owner: &Owner, part: &Owned) -> String {
     let mut text = format!("{:?}", owner.manager);
     if !owner.subresource.is_empty() {
-        text.push_str(&format!(" with subresource {:?}", owner.subresource));
+        let _ = write!(text, " with subresource {:?}", owner.subresource);
     }
     if !owner.applied {
-        text.push_str(&format!(" using {}", owned.version));
+        let _ = write!(text, " using {}", part.version);
     }
     text
 }

@@ -79,7 +79,7 @@ impl Typed<'_> {
         if !force && !conflicts.is_empty() {
             return Err(refusal(&conflicts));
         }
-        disown(&mut managers, owner, &comparison);
+        disown(&mut managers, Some(owner), &comparison);
         if let Some(owned) = managers.0.get_mut(owner) {
             owned.fields = owned.fields.difference(&unowned());
             if pruned != bare {
@@ -134,28 +134,26 @@ impl Typed<'_> {
 
     fn record(&self, live: &Value, new: &Value, managers: &mut Managers, owner: &Owner, now: Timestamp) {
         let comparison = compare(self.schema, live, new).without(&self.reset);
-        let nobody = Owner::new("", true, "", "");
-        disown(managers, &nobody, &comparison);
+        disown(managers, None, &comparison);
         let written = comparison.written().difference(&unowned());
         if !written.is_empty() {
-            let entry = managers.0.entry(owner.clone());
-            let owned = entry.or_insert_with(|| Owned {
+            let part = managers.0.entry(owner.clone()).or_insert_with(|| Owned {
                 fields: FieldSet::default(),
                 version: self.api_version.clone(),
                 time: None,
             });
-            owned.fields = owned.fields.union(&written);
-            owned.time = Some(now);
+            part.fields = part.fields.union(&written);
+            part.time = Some(now);
         }
         managers.tidy();
     }
 }
 
 /// Whatever changed is no longer owned by others; whatever was removed, by nobody else.
-fn disown(managers: &mut Managers, except: &Owner, comparison: &Comparison) {
+fn disown(managers: &mut Managers, except: Option<&Owner>, comparison: &Comparison) {
     let written = comparison.written();
     for (owner, owned) in &mut managers.0 {
-        if owner != except {
+        if Some(owner) != except {
             owned.fields = owned.fields.difference(&written).difference(&comparison.removed);
         }
     }
@@ -186,25 +184,21 @@ fn refusal(conflicts: &[Conflict]) -> ApiError {
                 "field": shown(&conflict.path)})
         })
         .collect();
-    let message = match conflicts {
-        [only] => format!(
-            "Apply failed with 1 conflict: conflict with {}: {}",
-            named(&only.owner, &only.owned),
-            shown(&only.path)
-        ),
-        _ => {
-            let mut lines = Vec::new();
-            let mut last = None;
-            for conflict in conflicts {
-                if last != Some(&conflict.owner) {
-                    lines.push(format!("conflicts with {}:", named(&conflict.owner, &conflict.owned)));
-                    last = Some(&conflict.owner);
-                }
-                lines.push(format!("- {}", shown(&conflict.path)));
-            }
-            format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+    if let [only] = conflicts {
+        let (whom, path) = (named(&only.owner, &only.owned), shown(&only.path));
+        let message = format!("Apply failed with 1 conflict: conflict with {whom}: {path}");
+        return ApiError::apply_conflict(message, causes);
+    }
+    let mut lines = Vec::new();
+    let mut last = None;
+    for conflict in conflicts {
+        if last != Some(&conflict.owner) {
+            lines.push(format!("conflicts with {}:", named(&conflict.owner, &conflict.owned)));
+            last = Some(&conflict.owner);
         }
-    };
+        lines.push(format!("- {}", shown(&conflict.path)));
+    }
+    let message = format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"));
     ApiError::apply_conflict(message, causes)
 }
 

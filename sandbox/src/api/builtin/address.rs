@@ -94,12 +94,12 @@ impl Addresses {
             .pointer("/spec/clusterIP")
             .and_then(Value::as_str)
             .and_then(parse);
-        held.iter().for_each(|address| {
-            self.taken.remove(address);
-        });
-        ports(Some(service))
-            .iter()
-            .for_each(|port| drop(self.ports.remove(port)));
+        if let Some(address) = held {
+            self.taken.remove(&address);
+        }
+        for port in ports(Some(service)) {
+            self.ports.remove(&port);
+        }
     }
 
     fn mark(&mut self, port: u16, dry_run: bool) {

@@ -128,7 +128,9 @@ pub(super) fn shape(kind: &str, object: &mut Value) {
             for list in ["endpoints", "ports"] {
                 fields.entry(list).or_insert(Value::Null);
             }
-            each(fields, "endpoints").for_each(|endpoint| drop(child(endpoint, "conditions")));
+            for endpoint in each(fields, "endpoints") {
+                child(endpoint, "conditions");
+            }
         }
         "Pod" => pod_shape(fields),
         "Event" => {

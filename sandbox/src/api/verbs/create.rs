@@ -35,7 +35,7 @@ impl State {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Reply, ApiError> {
-        self.check_body(call, &mut object)?;
+        call.check_body(&mut object)?;
         if !meta(&object, "resourceVersion").is_empty() {
             return Err(ApiError::unknown(
                 "resourceVersion should not be set on objects to be created",
@@ -110,10 +110,12 @@ impl State {
             }
         }
     }
+}
 
+impl Call<'_> {
     /// The body is an object of the request's resource and namespace.
-    pub(in crate::api) fn check_body(&self, call: &Call<'_>, object: &mut Value) -> Result<(), ApiError> {
-        let resource = call.resource;
+    pub(in crate::api) fn check_body(&self, object: &mut Value) -> Result<(), ApiError> {
+        let resource = self.resource;
         if !object.is_object() {
             return Err(ApiError::bad_request("the body of the request must be a JSON object"));
         }
@@ -134,7 +136,7 @@ impl State {
         if let Some(namespace) = meta_value(object, "namespace").and_then(Value::as_str)
             && !namespace.is_empty()
             && resource.names.namespaced
-            && namespace != call.request.namespace
+            && namespace != self.request.namespace
         {
             return Err(ApiError::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",

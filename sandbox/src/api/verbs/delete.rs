@@ -96,7 +96,7 @@ impl State {
     fn deletion(&self, call: &Call<'_>, object: &Value, options: &DeleteOptions) -> Step {
         let mut object = object.clone();
         let now = self.clock.now();
-        let graceful = match self.grace(call, &mut object, options, now) {
+        let graceful = match grace(call, &mut object, options, now) {
             Grace::Pending => return Step::Pending,
             Grace::Seconds(seconds) => Some(seconds),
             Grace::None => None,
@@ -125,37 +125,37 @@ impl State {
             _ => Step::Remove,
         }
     }
+}
 
-    /// Pods end in two steps: marked now, removed by the kubelet (or at once where no kubelet has them).
-    fn grace(&self, call: &Call<'_>, object: &mut Value, options: &DeleteOptions, now: Timestamp) -> Grace {
-        if call.resource.names.kind != "Pod" {
-            return Grace::None;
-        }
-        let wanted = options
-            .grace_seconds
-            .map(|seconds| if seconds < 0 { 1 } else { seconds });
-        if is_terminating(object) {
-            return shorten(object, wanted, now);
-        }
-        let spec = |field: &str| object.get("spec").and_then(|spec| spec.get(field));
-        let own = spec("terminationGracePeriodSeconds")
-            .and_then(Value::as_i64)
-            .unwrap_or(0);
-        let bound = spec("nodeName")
-            .and_then(Value::as_str)
-            .is_some_and(|node| !node.is_empty());
-        let phase = object
-            .get("status")
-            .and_then(|status| status.get("phase"))
-            .and_then(Value::as_str);
-        let ended = matches!(phase, Some("Failed" | "Succeeded"));
-        let period = if bound && !ended { wanted.unwrap_or(own) } else { 0 };
-        let at = now.checked_add(jiff::SignedDuration::from_secs(period)).unwrap_or(now);
-        raise_generation(object);
-        set_meta(object, "deletionTimestamp", Some(seconds(at)));
-        set_meta(object, "deletionGracePeriodSeconds", Some(json!(period)));
-        Grace::Seconds(period)
+/// Pods end in two steps: marked now, removed by the kubelet (or at once where no kubelet has them).
+fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions, now: Timestamp) -> Grace {
+    if call.resource.names.kind != "Pod" {
+        return Grace::None;
     }
+    let wanted = options
+        .grace_seconds
+        .map(|seconds| if seconds < 0 { 1 } else { seconds });
+    if is_terminating(object) {
+        return shorten(object, wanted, now);
+    }
+    let spec = |field: &str| object.get("spec").and_then(|spec| spec.get(field));
+    let own = spec("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let bound = spec("nodeName")
+        .and_then(Value::as_str)
+        .is_some_and(|node| !node.is_empty());
+    let phase = object
+        .get("status")
+        .and_then(|status| status.get("phase"))
+        .and_then(Value::as_str);
+    let ended = matches!(phase, Some("Failed" | "Succeeded"));
+    let period = if bound && !ended { wanted.unwrap_or(own) } else { 0 };
+    let at = now.checked_add(jiff::SignedDuration::from_secs(period)).unwrap_or(now);
+    raise_generation(object);
+    set_meta(object, "deletionTimestamp", Some(seconds(at)));
+    set_meta(object, "deletionGracePeriodSeconds", Some(json!(period)));
+    Grace::Seconds(period)
 }
 
 enum Grace {

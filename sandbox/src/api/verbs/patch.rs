@@ -44,10 +44,6 @@ impl PatchKind {
                     .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
                 json_patch::patch(object, &patch).map_err(|_| ApiError::unprocessable())
             }
-            Self::Merge | Self::Apply => {
-                json_patch::merge(object, &patch);
-                Ok(())
-            }
             Self::Strategic if call.resource.custom => {
                 let accepted = [
                     "application/json-patch+json",
@@ -56,7 +52,7 @@ impl PatchKind {
                 ];
                 Err(ApiError::unsupported_media_type(&accepted))
             }
-            Self::Strategic => {
+            _ => {
                 json_patch::merge(object, &patch);
                 Ok(())
             }
@@ -78,7 +74,7 @@ impl State {
         let existing = self.existing(call)?;
         let mut new = from_storage(call.resource, &existing.value);
         kind.lay_over(call, &mut new, patch)?;
-        self.check_body(call, &mut new)?;
+        call.check_body(&mut new)?;
         check_name(call, &new)?;
         let warnings = call.admit(&mut new, options, Source::Patch)?;
         self.own(call, Some(&existing.value), &mut new, options);

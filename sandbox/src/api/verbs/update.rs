@@ -24,7 +24,7 @@ impl State {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Reply, ApiError> {
-        self.check_body(call, &mut object)?;
+        call.check_body(&mut object)?;
         if meta(&object, "name") != call.request.name {
             let (body, url) = (meta(&object, "name"), &call.request.name);
             return Err(ApiError::bad_request(format!(

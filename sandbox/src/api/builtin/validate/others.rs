@@ -100,14 +100,11 @@ pub(super) fn lease(errors: &mut Errors, spec: &Value) {
 }
 
 pub(super) fn slice(errors: &mut Errors, object: &Value, old: Option<&Value>) {
-    if !is_set(object, "addressType") {
-        errors.required("addressType");
+    if is_set(object, "addressType") {
+        let types = ["FQDN", "IPv4", "IPv6"];
+        errors.one_of("addressType".into(), object.get("addressType"), &types);
     } else {
-        errors.one_of(
-            "addressType".into(),
-            object.get("addressType"),
-            &["FQDN", "IPv4", "IPv6"],
-        );
+        errors.required("addressType");
     }
     for (index, endpoint) in list(object, "endpoints").enumerate() {
         if list(endpoint, "addresses").next().is_none() {

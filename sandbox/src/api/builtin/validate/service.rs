@@ -50,9 +50,9 @@ pub(super) fn service(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
     }
 }
 
-fn port<'a>(errors: &mut Errors, port: &'a Value, path: &str, named: bool, names: &mut Vec<&'a str>) {
+fn port<'a>(errors: &mut Errors, port: &'a Value, path: &str, needs_name: bool, names: &mut Vec<&'a str>) {
     let name = text(port, "name");
-    if name.is_empty() && named {
+    if name.is_empty() && needs_name {
         errors.required(format!("{path}.name"));
     } else if !name.is_empty() {
         for why in NameRule::Label.check(name, false) {
