@@ -5,10 +5,14 @@
 //! (the hidden commands), so that one build is all that a new user needs.
 
 mod crds;
+mod demo;
 mod failure;
 mod plan;
+mod process;
 mod roles;
+mod sandbox;
 mod signals;
+mod stack;
 
 use std::process::ExitCode;
 
@@ -26,6 +30,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Watch Skerry do its main job on loopback, and heal what is broken on the way
+    Demo(demo::Args),
+    /// Run a small Kubernetes in memory with Skerry on it, for your own kubectl
+    Sandbox(sandbox::Args),
     /// Print the custom resource definitions, for `kubectl apply -f -`
     Crds,
     /// Print what would be made of the resources in files, without any cluster
@@ -51,6 +59,8 @@ fn run(command: Command) -> Result<(), Failure> {
         .map_err(|_| Failure::new("a TLS provider was installed twice", defect))?;
     let runtime = || tokio::runtime::Runtime::new().map_err(|error| Failure::new(error, defect));
     match command {
+        Command::Demo(args) => runtime()?.block_on(demo::run(args)),
+        Command::Sandbox(args) => runtime()?.block_on(sandbox::run(args)),
         Command::Crds => crds::run(),
         Command::Plan(args) => plan::run(&args),
         Command::Role(role) => runtime()?.block_on(roles::run(role)),

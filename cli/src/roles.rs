@@ -16,6 +16,13 @@ pub(crate) enum Role {
     /// A worker of the examples
     #[command(hide = true, subcommand)]
     Worker(skerry_workers::Command),
+    /// What fetches models and data before a worker starts
+    #[command(hide = true)]
+    StorageInitializer {
+        /// Pairs of a source and a folder
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        pairs: Vec<String>,
+    },
 }
 
 /// Runs a part to its end, or until SIGTERM or SIGINT.
@@ -26,6 +33,10 @@ pub(crate) async fn run(role: Role) -> Result<(), Failure> {
         Role::Worker(command) => {
             skerry_globalmanager::telemetry::init(skerry_globalmanager::config::LogFormat::Text);
             skerry_workers::run(command).await
+        }
+        Role::StorageInitializer { pairs } => {
+            skerry_globalmanager::telemetry::init(skerry_globalmanager::config::LogFormat::Text);
+            skerry_storage_initializer::run(pairs).await
         }
     };
     outcome.map_err(|error| Failure::new(format!("{error:#}"), "the log lines above say more"))

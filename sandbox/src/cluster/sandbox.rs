@@ -25,7 +25,7 @@ use super::leftovers::{self, Guard};
 use super::node::NodeSpec;
 use super::site_node::SandboxNode;
 use super::{Controllers, proxy};
-use crate::ApiServer;
+use crate::{ApiServer, api};
 
 /// The second byte of the sandbox's addresses is one of these, the first that no other sandbox has.
 const BLOCKS: std::ops::RangeInclusive<u8> = 32..=95;
@@ -148,7 +148,11 @@ impl Sandbox {
         let guard = Guard::start(&mark).map_err(folder_error)?;
         let (block, claim) = claim_block().ok_or(StartError::NoAddresses)?;
 
-        let server = ApiServer::new();
+        // Each sandbox is a cluster of its own: its uids are not those of the one before.
+        let server = ApiServer::with_options(&api::Options {
+            seed: rand::random(),
+            ..api::Options::default()
+        });
         let wanted = options
             .listen
             .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
@@ -204,6 +208,12 @@ impl Sandbox {
              users:\n- name: skerry-sandbox\n  user: {{}}\n\
              contexts:\n- name: skerry-sandbox\n  context: {{cluster: skerry-sandbox, user: skerry-sandbox}}\n"
         )
+    }
+
+    /// The variable, name and value, that every process of this sandbox carries. Whoever starts further ones gives it to
+    /// them too, so that they end with the sandbox whatever ends it.
+    pub fn mark(&self) -> (&str, &str) {
+        (&self.mark.0, &self.mark.1)
     }
 
     /// A node by its name.

@@ -1,0 +1,365 @@
+//! What the demo does, and what has to be seen after each step.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+use skerry_crds::{
+    names,
+    sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Metric},
+};
+
+use super::{
+    observe::{PATIENCE, until},
+    timeline::Timeline,
+};
+use crate::{
+    failure::Failure,
+    stack::{Stack, refused},
+};
+
+const FEDERATED_LEARNING: &str = include_str!("../../../examples/federated-learning/digits.yaml");
+const JOINT_INFERENCE: &str = include_str!("../../../examples/joint-inference/digits.yaml");
+const NAMESPACE: &str = "default";
+const JOB: &str = "learn-digits";
+const SERVICE: &str = "read-digits";
+const EDGE_NODE: &str = "edge-1";
+/// The user who edits; fields that a user sets are the user's.
+const USER: &str = "demo";
+
+/// How often another process is asked: no event of it can be had.
+const LOOK: Duration = Duration::from_millis(100);
+
+type Step = Result<(), Failure>;
+
+/// Plays all of it.
+pub(crate) async fn play(stack: &mut Stack, timeline: &mut Timeline) -> Step {
+    let seen = Seen::new(stack);
+    train(stack, &seen, timeline).await?;
+    serve(stack, &seen, timeline).await?;
+    edit_threshold(&seen, timeline).await?;
+    kill_worker(stack, &seen, timeline).await?;
+    cut_link(stack, &seen, timeline).await?;
+    restart_manager(stack, &seen, timeline).await?;
+    delete(&seen, timeline).await
+}
+
+/// The views that the steps share.
+struct Seen {
+    jobs: Api<FederatedLearningJob>,
+    services: Api<JointInferenceService>,
+    deployments: Api<Deployment>,
+    pods: Api<Pod>,
+}
+
+impl Seen {
+    fn new(stack: &Stack) -> Self {
+        let client = stack.client();
+        Self {
+            jobs: Api::namespaced(client.clone(), NAMESPACE),
+            services: Api::namespaced(client.clone(), NAMESPACE),
+            deployments: Api::namespaced(client.clone(), NAMESPACE),
+            pods: Api::namespaced(client, NAMESPACE),
+        }
+    }
+
+    async fn edit(&self, patch: serde_json::Value) -> Result<JointInferenceService, Failure> {
+        let how = PatchParams {
+            field_manager: Some(USER.to_owned()),
+            ..PatchParams::default()
+        };
+        self.services
+            .patch(SERVICE, &how, &Patch::Merge(patch))
+            .await
+            .map_err(refused)
+    }
+
+    /// Waits until the service is ready in this generation.
+    async fn ready(&self, generation: Option<i64>) -> Step {
+        until(
+            &self.services,
+            SERVICE,
+            "condition Ready of the edited generation",
+            |service| {
+                let conditions = &service?.status.as_ref()?.conditions;
+                conditions
+                    .iter()
+                    .any(|c| c.type_ == "Ready" && c.status == "True" && c.observed_generation >= generation)
+                    .then_some(())
+            },
+        )
+        .await
+    }
+
+    async fn deployment_generations(&self) -> Result<BTreeMap<String, i64>, Failure> {
+        let found = self.deployments.list(&ListParams::default()).await.map_err(refused)?;
+        Ok(found
+            .iter()
+            .map(|deployment| (deployment.name_any(), deployment.metadata.generation.unwrap_or(0)))
+            .collect())
+    }
+}
+
+async fn train(stack: &Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
+    let since = Instant::now();
+    stack.apply(FEDERATED_LEARNING).await?;
+    let mut shown = 0;
+    let rounds = until(&seen.jobs, JOB, "phase Succeeded", |job| {
+        let status = job?.status.as_ref()?;
+        for round in status.rounds.iter().skip(shown) {
+            // Where the terminal is gone there is nobody to show progress to.
+            let _ = timeline.progress(&format!(
+                "round {:>2}  accuracy {}  samples {}",
+                round.round,
+                figure(&round.metrics, "accuracy"),
+                round.samples.unwrap_or(0)
+            ));
+        }
+        shown = status.rounds.len();
+        match status.phase.as_deref() {
+            Some("Succeeded") => Some(Ok(status.rounds.clone())),
+            Some("Failed") => Some(Err(Failure::new(
+                "the federated job failed",
+                "the logs of its workers say why",
+            ))),
+            _ => None,
+        }
+    })
+    .await??;
+    let last = rounds
+        .last()
+        .map(|round| figure(&round.metrics, "accuracy"))
+        .unwrap_or_default();
+    timeline.record(
+        "applied a federated job over two nodes",
+        &format!("{} rounds, accuracy {last}", rounds.len()),
+        since,
+    )
+}
+
+async fn serve(stack: &Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
+    let since = Instant::now();
+    stack.apply(JOINT_INFERENCE).await?;
+    seen.ready(Some(1)).await?;
+    let ratio = offload_ratio(seen, timeline, |_| true).await?;
+    timeline.record(
+        "applied a joint inference service",
+        &format!("both workers ready, {ratio} of the samples go to the cloud"),
+        since,
+    )
+}
+
+/// Waits for a report with a ratio that is `wanted`.
+async fn offload_ratio(seen: &Seen, timeline: &Timeline, wanted: impl Fn(f64) -> bool) -> Result<String, Failure> {
+    until(
+        &seen.services,
+        SERVICE,
+        "an offload ratio from the edge worker",
+        |service| {
+            let metrics = &service?.status.as_ref()?.metrics;
+            let ratio = figure(metrics, "uploadCloudRatio");
+            let inferences = figure(metrics, "inferenceNumber");
+            if !ratio.is_empty() {
+                // As above: nobody may be watching.
+                let _ = timeline.progress(&format!("{inferences} inferences, {ratio} of them hard"));
+            }
+            ratio.parse().is_ok_and(&wanted).then_some(ratio)
+        },
+    )
+    .await
+}
+
+async fn edit_threshold(seen: &Seen, timeline: &mut Timeline) -> Step {
+    let since = Instant::now();
+    let before = seen.deployment_generations().await?;
+    let edited = seen.edit(with_threshold("1.0")).await?;
+    let after = rolled(seen, &before, edited.metadata.generation).await?;
+    let ratio = offload_ratio(seen, timeline, |ratio| ratio > 0.99).await?;
+    timeline.record(
+        "edited the threshold to 1",
+        &format!("{after} rolled, the other worker did not; {ratio} go to the cloud"),
+        since,
+    )
+}
+
+/// Waits for the edited service to be ready and rolled out, and names the one Deployment that changed.
+async fn rolled(seen: &Seen, before: &BTreeMap<String, i64>, generation: Option<i64>) -> Result<String, Failure> {
+    seen.ready(generation).await?;
+    let edge = format!("{SERVICE}-deployment-edge");
+    until(
+        &seen.deployments,
+        &edge,
+        "the new worker alone and available",
+        |deployment| {
+            let deployment = deployment?;
+            let status = deployment.status.as_ref()?;
+            let one = Some(1);
+            (status.observed_generation == deployment.metadata.generation
+                && (status.replicas, status.updated_replicas, status.available_replicas) == (one, one, one))
+                .then_some(())
+        },
+    )
+    .await?;
+    let after = seen.deployment_generations().await?;
+    let changed: Vec<_> = after
+        .iter()
+        .filter(|(name, generation)| before.get(*name) != Some(*generation))
+        .collect();
+    match changed.as_slice() {
+        [(name, _)] if name.ends_with("-edge") => Ok((*name).clone()),
+        other => Err(Failure::new(
+            format!("an edit of the edge worker changed {other:?}"),
+            "it should have changed the edge Deployment alone",
+        )),
+    }
+}
+
+async fn kill_worker(stack: &Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
+    let since = Instant::now();
+    let pod = edge_pod(seen).await?;
+    let restarts = restarts(&pod);
+    if !stack.node(EDGE_NODE)?.kill(NAMESPACE, &pod.name_any(), None) {
+        return Err(Failure::new(
+            "the edge worker does not run on its node",
+            "the service should be ready by now",
+        ));
+    }
+    until(
+        &seen.pods,
+        &pod.name_any(),
+        "the killed container running again",
+        |pod| (restarts_of(pod?) > restarts && is_ready(pod?)).then_some(()),
+    )
+    .await?;
+    timeline.record("killed the edge worker's process", "it runs again", since)
+}
+
+async fn edge_pod(seen: &Seen) -> Result<Pod, Failure> {
+    let label = format!(
+        "{}={}",
+        names::label::worker_type("jointinferenceservice"),
+        names::worker_type::EDGE.to_ascii_lowercase()
+    );
+    let pods = seen
+        .pods
+        .list(&ListParams::default().labels(&label))
+        .await
+        .map_err(refused)?;
+    let live = pods.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none());
+    live.ok_or_else(|| Failure::new("the edge worker has no pod", "the service should be ready by now"))
+}
+
+fn restarts(pod: &Pod) -> i32 {
+    restarts_of(pod)
+}
+
+fn restarts_of(pod: &Pod) -> i32 {
+    let statuses = pod
+        .status
+        .iter()
+        .flat_map(|status| status.container_statuses.iter().flatten());
+    statuses.map(|container| container.restart_count).sum()
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+async fn cut_link(stack: &mut Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
+    let since = Instant::now();
+    stack.node(EDGE_NODE)?.cut();
+    let before = seen.deployment_generations().await?;
+    let edited = seen.edit(with_threshold("0.9")).await?;
+    until(&seen.services, SERVICE, "the edit in the children", |service| {
+        (service?.status.as_ref()?.observed_generation >= edited.metadata.generation).then_some(())
+    })
+    .await?;
+    reports_go_on(stack).await?;
+    timeline.record(
+        "cut edge-1's link and edited the service",
+        "the old worker goes on and reports to its node, without the cloud",
+        since,
+    )?;
+    let since = Instant::now();
+    stack.node(EDGE_NODE)?.restore();
+    rolled(seen, &before, edited.metadata.generation).await?;
+    timeline.record("restored the link", "the edit arrived and rolled out", since)
+}
+
+/// Waits until the cut node's local controller has taken two more reports of its worker.
+async fn reports_go_on(stack: &Stack) -> Step {
+    let before = stack.worker_reports(EDGE_NODE).await?;
+    let more = async {
+        let mut often = tokio::time::interval(LOOK);
+        while stack.worker_reports(EDGE_NODE).await? < before + 2.0 {
+            often.tick().await;
+        }
+        Ok(())
+    };
+    let silent = |_| {
+        Failure::new(
+            "the worker fell silent when the link was cut",
+            "it should go on without the cloud",
+        )
+    };
+    tokio::time::timeout(PATIENCE, more).await.map_err(silent)?
+}
+
+async fn restart_manager(stack: &mut Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
+    let since = Instant::now();
+    let before = seen.deployment_generations().await?;
+    stack.kill_manager().await;
+    let edited = seen.edit(with_threshold("0.0")).await?;
+    stack.start_manager()?;
+    rolled(seen, &before, edited.metadata.generation).await?;
+    let ratio = offload_ratio(seen, timeline, |ratio| ratio < 0.01).await?;
+    timeline.record(
+        "killed the manager, edited, started it again",
+        &format!("the edit was not lost: {ratio} go to the cloud"),
+        since,
+    )
+}
+
+async fn delete(seen: &Seen, timeline: &mut Timeline) -> Step {
+    let since = Instant::now();
+    seen.services
+        .delete(SERVICE, &DeleteParams::foreground())
+        .await
+        .map_err(refused)?;
+    until(&seen.services, SERVICE, "the service gone", |service| {
+        service.is_none().then_some(())
+    })
+    .await?;
+    for deployment in seen.deployment_generations().await?.into_keys() {
+        if deployment.starts_with(SERVICE) {
+            return Err(Failure::new(
+                format!("{deployment} is still there"),
+                "it should have gone with its owner",
+            ));
+        }
+    }
+    timeline.record("deleted the service", "its workers went with it", since)
+}
+
+fn with_threshold(value: &str) -> serde_json::Value {
+    json!({"spec": {"edgeWorker": {"hardExampleMining": {
+        "name": "CrossEntropy", "parameters": [{"key": "threshold_cross_entropy", "value": value}]}}}})
+}
+
+fn figure(metrics: &[Metric], key: &str) -> String {
+    metrics
+        .iter()
+        .find(|metric| metric.key == key)
+        .map(|metric| metric.value.clone())
+        .unwrap_or_default()
+}

@@ -1,0 +1,87 @@
+//! One part of Skerry as a process of this same binary, in a process group of its own, its output in a file.
+
+use std::{fs::File, path::Path, process::Stdio, time::Duration};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::{
+    process::{Child, Command},
+    time::timeout,
+};
+
+use crate::failure::Failure;
+
+/// How long a part may take to drain when it is asked to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// A part that was started. It is killed when this is dropped.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+}
+
+impl Process {
+    /// Starts `skerry` with these arguments and variables; its output goes to `<logs>/<name>.log`.
+    pub(crate) fn start(name: &str, args: &[&str], variables: &[(&str, &str)], logs: &Path) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::new(
+                format!("{name} cannot be started: {error}"),
+                "see whether the disk is full or the temporary directory forbids writing",
+            )
+        };
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(logs.join(format!("{name}.log")))
+            .map_err(failed)?;
+        let errors = log.try_clone().map_err(failed)?;
+        let child = Command::new(std::env::current_exe().map_err(failed)?)
+            .args(args)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+        })
+    }
+
+    /// Asks it to drain, and kills it where it does not.
+    pub(crate) async fn end(mut self) {
+        self.signal(Signal::SIGTERM);
+        if timeout(DRAIN, self.child.wait()).await.is_err() {
+            tracing::warn!(part = self.name, "did not drain within {DRAIN:?} and is killed");
+            self.kill().await;
+        }
+    }
+
+    /// Kills it as SIGKILL does.
+    pub(crate) async fn kill(mut self) {
+        self.signal(Signal::SIGKILL);
+        // Only a process that was reaped already cannot be waited for.
+        let _ = self.child.wait().await;
+    }
+
+    /// Why it ended, where it ended by itself.
+    pub(crate) fn ended(&mut self) -> Option<Failure> {
+        let status = self.child.try_wait().ok().flatten()?;
+        Some(Failure::new(
+            format!("{} ended by itself: {status}", self.name),
+            "its log says why",
+        ))
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
+            // The only error that can be met is that it has ended in between.
+            let _ = killpg(Pid::from_raw(pid), signal);
+        }
+    }
+}
