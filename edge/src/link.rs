@@ -93,14 +93,17 @@ pub async fn run<D, S>(
     loop {
         let wake_at = session.wake_at().map(|at| origin + at);
         let input = tokio::select! {
+            // In this order, so that a simulation replays. Each of the first is ready only now and then, so the
+            // connection, which may be ready for long, has its turn.
+            biased;
             () = signals.stop.cancelled() => break,
+            () = sleep_until(wake_at) => Input::Tick,
+            () = signals.outbox.notified() => Input::OutboxGrew,
             input = orders.next() => input,
             event = connection.next() => event.unwrap_or_else(|cause| {
                 connection = Connection::None;
                 Input::Disconnected { jitter: jitter(), cause }
             }),
-            () = signals.outbox.notified() => Input::OutboxGrew,
-            () = sleep_until(wake_at) => Input::Tick,
         };
         let mut next = Some(input);
         while let Some(input) = next.take() {

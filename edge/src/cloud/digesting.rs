@@ -1,6 +1,6 @@
 //! The answer to a digest while it comes in.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::{
     digest, limits,
@@ -13,7 +13,7 @@ pub(super) struct Answer {
     /// For each chunk, whether the node found that it differs.
     pub(super) differs: Vec<bool>,
     /// What the node holds in those.
-    pub(super) rows: HashMap<ItemKey, Row>,
+    pub(super) rows: BTreeMap<ItemKey, Row>,
 }
 
 impl Answer {
@@ -21,7 +21,7 @@ impl Answer {
     pub(super) fn of(chunks: usize) -> Self {
         Self {
             differs: vec![false; chunks],
-            rows: HashMap::new(),
+            rows: BTreeMap::new(),
         }
     }
 

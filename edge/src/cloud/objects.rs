@@ -12,12 +12,7 @@
 //!
 //! While nothing is known of the node, changes need no version and deletions no trace: the digest will find both.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Bound,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 
 use crate::{
     digest::{self, ChunkHash},
@@ -318,7 +313,7 @@ impl NodeObjects {
         &mut self,
         now: Duration,
         differs: &[bool],
-        mut rows: HashMap<ItemKey, Row>,
+        mut rows: BTreeMap<ItemKey, Row>,
         may_delete: &dyn Fn(&ObjectKey) -> bool,
     ) -> Vec<ItemKey> {
         self.known = Known::Synced;

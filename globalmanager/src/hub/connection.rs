@@ -133,6 +133,12 @@ impl Connection {
     async fn run(&mut self, socket: &mut ManagerSocket, term: &mut watch::Receiver<Option<Term>>) {
         while let Some(wake_at) = self.session.wake_at() {
             let input = tokio::select! {
+                // In this order, so that a simulation replays. Each of the first is ready only now and then, so the
+                // socket, which may be ready for long, has its turn.
+                biased;
+                _ = term.changed() => Input::Drain { reconnect_after: self.hub.reconnect_after() },
+                () = sleep_until(self.hub.shared.origin + wake_at) => Input::Wake,
+                () = self.wake.notified() => Input::Wake,
                 event = socket.next() => match event {
                     Ok(Event::Frame(frame)) => Input::Frame(frame),
                     Ok(Event::Heard) => Input::Heard,
@@ -141,9 +147,6 @@ impl Connection {
                         return;
                     }
                 },
-                () = self.wake.notified() => Input::Wake,
-                () = sleep_until(self.hub.shared.origin + wake_at) => Input::Wake,
-                _ = term.changed() => Input::Drain { reconnect_after: self.hub.reconnect_after() },
             };
             let outputs = self.handle(input);
             self.carry_out(outputs, socket);
@@ -217,7 +220,7 @@ impl Hub {
     fn reconnect_after(&self) -> Duration {
         let thousands = u32::try_from(self.shared.sessions.len() / 1000).unwrap_or(u32::MAX);
         let spread = SPREAD_PER_THOUSAND.saturating_mul(thousands.saturating_add(1));
-        spread.mul_f64(rand::random())
+        spread.mul_f64((self.shared.jitter)())
     }
 }
 

@@ -24,15 +24,11 @@ use std::{
     time::Duration,
 };
 
-use axum::Router;
+use axum::{Router, serve::ListenerExt as _};
 use parking_lot::Mutex;
-use skerry_edge::{
-    Credential, Item, Object, ObjectKey,
-    cloud::Server,
-    limits,
-    transport::server::{self, Address},
-};
+use skerry_edge::{Credential, Item, Object, ObjectKey, cloud::Server, limits, transport::server};
 use tokio::{
+    net::TcpListener,
     sync::{Notify, watch},
     time::Instant,
 };
@@ -66,6 +62,7 @@ struct Shared {
     term: watch::Sender<Option<Term>>,
     sessions: TaskTracker,
     counters: Counters,
+    jitter: Box<dyn Fn() -> f64 + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -108,6 +105,13 @@ struct Counters {
 
 impl Default for Hub {
     fn default() -> Self {
+        Self::with_jitter(rand::random)
+    }
+}
+
+impl Hub {
+    /// A hub that draws its random numbers, from [0, 1), here.
+    pub fn with_jitter(jitter: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         Self {
             shared: Arc::new(Shared {
                 origin: Instant::now(),
@@ -115,12 +119,11 @@ impl Default for Hub {
                 term: watch::Sender::new(None),
                 sessions: TaskTracker::new(),
                 counters: Counters::default(),
+                jitter: Box::new(jitter),
             }),
         }
     }
-}
 
-impl Hub {
     /// Begins to serve nodes under this epoch; reports go to `reports`. What nodes hold is found out anew.
     pub fn lead(&self, server: Server, reports: Arc<dyn Reports>) {
         self.shared.state.lock().placements.forget_nodes();
@@ -153,11 +156,11 @@ impl Hub {
     }
 
     /// Serves nodes on this listener until `stop`; see [`Hub::shut_down`] for those that are connected then.
-    pub async fn serve<L>(&self, listener: L, stop: CancellationToken)
-    where
-        L: axum::serve::Listener,
-        L::Addr: Address,
-    {
+    pub async fn serve(&self, listener: TcpListener, stop: CancellationToken) {
+        let listener = listener.tap_io(|stream| {
+            // Frames are small and each is waited for. Where that cannot be had, they are slow, not lost.
+            let _ = stream.set_nodelay(true);
+        });
         server::serve(listener, self.router(), stop).await;
     }
 
@@ -219,3 +222,6 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! A node for tests: the real link over a store in memory.
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use skerry_edge::{
+    Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, Row,
+    link::Store,
+    node::{Batch, Change, Identity, Outgoing, Session},
+};
+
+/// What outlives the node's process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk {
+    pub(super) items: BTreeMap<ItemKey, Item>,
+    pub(super) position: Option<Position>,
+    pub(super) outbox: BTreeMap<u64, Report>,
+    pub(super) settled: BTreeMap<u64, ReportResult>,
+    /// How many objects were written.
+    pub(super) puts: usize,
+    last_seq: u64,
+}
+
+impl Disk {
+    /// The node reports on a resource that it holds, if it does.
+    pub(super) fn report(&mut self, key: &ObjectKey, count: u64) -> bool {
+        let Some(item) = self.items.get(&ItemKey::from(key.clone())) else {
+            return false;
+        };
+        self.last_seq += 1;
+        let report = Report {
+            seq: self.last_seq,
+            key: key.clone(),
+            uid: item.uid().to_owned(),
+            observed_at: Timestamp::UNIX_EPOCH,
+            payload: ReportPayload::DatasetSamples { count },
+        };
+        self.outbox.insert(report.seq, report);
+        true
+    }
+
+    fn apply(&mut self, Batch { changes, position }: Batch) {
+        for change in changes {
+            match change {
+                Change::Put(object) => {
+                    self.puts += 1;
+                    self.items.insert(object.key.clone().into(), Item::Object(object));
+                }
+                Change::PutCredential(credential) => {
+                    self.items.insert(credential.key(), Item::Credential(credential));
+                }
+                Change::Delete(key) => drop(self.items.remove(&key)),
+            }
+        }
+        self.position = Some(position);
+    }
+}
+
+/// A store that takes its time: what was asked for becomes durable between the two waits.
+pub(super) struct MemoryStore {
+    pub(super) disk: Arc<Mutex<Disk>>,
+    waits: Box<dyn Fn() -> Duration + Send + Sync>,
+}
+
+impl MemoryStore {
+    pub(super) fn new(disk: Arc<Mutex<Disk>>, waits: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self {
+            disk,
+            waits: Box::new(waits),
+        }
+    }
+
+    async fn wait(&self) {
+        let wait = (self.waits)();
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    type Error = Infallible;
+
+    async fn store(&self, batch: Batch) -> Result<u64, Infallible> {
+        self.wait().await;
+        self.disk.lock().apply(batch);
+        self.wait().await;
+        Ok(self.disk.lock().items.len() as u64)
+    }
+
+    async fn rows(&self) -> Result<Vec<Row>, Infallible> {
+        self.wait().await;
+        Ok(self.disk.lock().items.values().map(Item::row).collect())
+    }
+
+    async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, Infallible> {
+        self.wait().await;
+        let disk = self.disk.lock();
+        Ok(disk
+            .outbox
+            .range(after + 1..)
+            .take(limit)
+            .map(|(_, report)| Outgoing::Report(report.clone()))
+            .collect())
+    }
+
+    async fn settle(&self, seq: u64, result: ReportResult) -> Result<(), Infallible> {
+        self.wait().await;
+        let mut disk = self.disk.lock();
+        disk.outbox.remove(&seq);
+        disk.settled.insert(seq, result);
+        Ok(())
+    }
+}
+
+/// A session of the node's next start.
+pub(super) fn session(node: &str, boot: u64, disk: &Disk) -> Session {
+    let identity = Identity {
+        node: node.to_owned(),
+        boot: boot.to_string(),
+        agent: "test".to_owned(),
+    };
+    Session::new(identity, disk.position.clone(), disk.items.len() as u64)
+}
