@@ -62,9 +62,10 @@ impl Rules {
         })
     }
 
-    /// The first rule that does not compile, as `(rule, why)`.
-    pub(crate) fn error(&self) -> Option<String> {
-        self.update.compilation_errors().first().map(ToString::to_string)
+    /// The first rule that does not compile: its place, and why.
+    pub(crate) fn error(&self) -> Option<(usize, String)> {
+        let mut rules = self.update.validations.iter().enumerate();
+        rules.find_map(|(index, rule)| Some((index, rule.as_ref().err()?.to_string())))
     }
 
     fn run(&self, value: &Value, old: Option<&Value>) -> Vec<ValidationError> {

@@ -4,6 +4,7 @@
 mod admit;
 mod builtin;
 mod cel;
+mod crd;
 mod default;
 mod embedded;
 mod format;
@@ -19,6 +20,7 @@ mod prune;
 mod validate;
 
 pub use builtin::{builtin, component_schemas, object_meta, type_name};
+pub use crd::{default_definition, validate_definition};
 pub use metadata::{validate_metadata, validate_metadata_update};
 pub use names::NameRule;
 pub use node::{ListKind, PatchStrategy, Schema};

@@ -34,6 +34,19 @@ impl Schema {
     }
 }
 
+impl Schema {
+    /// The same for a part of a resource.
+    pub(crate) fn prune_part(&self, value: &mut Value) -> Vec<String> {
+        let (mut unknown, mut embedded) = (Vec::new(), Vec::new());
+        let mut pruner = Pruner {
+            unknown: &mut unknown,
+            embedded: &mut embedded,
+        };
+        pruner.prune(value, Some(self), &Path::Root, false);
+        unknown
+    }
+}
+
 struct Pruner<'a> {
     unknown: &'a mut Vec<String>,
     /// Unknown fields in the metadata of resources within the resource.
