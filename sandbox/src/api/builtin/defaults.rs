@@ -4,7 +4,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
 use super::pod;
-use crate::api::object::{child, map, meta, metadata};
+use crate::{
+    api::object::{child, map, meta, metadata},
+    schema::default_definition,
+};
 
 /// Sets a field that is not set, or is empty text.
 pub(super) fn set(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
@@ -62,7 +65,7 @@ pub(super) fn apply(kind: &str, object: &mut Value) {
             }
         }
         "RoleBinding" | "ClusterRoleBinding" => binding(map(object)),
-        "CustomResourceDefinition" => definition(child(map(object), "spec")),
+        "CustomResourceDefinition" => default_definition(object),
         _ => {}
     }
 }
@@ -199,16 +202,6 @@ fn binding(binding: &mut Map<String, Value>) {
             set(subject, "apiGroup", "rbac.authorization.k8s.io");
         }
     }
-}
-
-fn definition(spec: &mut Map<String, Value>) {
-    let names = child(spec, "names");
-    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-    set(names, "singular", kind.to_lowercase());
-    if !kind.is_empty() {
-        set(names, "listKind", format!("{kind}List"));
-    }
-    set(spec, "conversion", json!({"strategy": "None"}));
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::api::{
     state::{Call, Reply, State},
     status::ApiError,
 };
+use crate::surface::strategic;
 
 /// The kinds of patches, told apart by their media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,13 @@ impl PatchKind {
                 ];
                 Err(ApiError::unsupported_media_type(&accepted))
             }
-            _ => {
+            Self::Strategic => match &call.resource.schema {
+                Some(schema) => {
+                    strategic::patch(schema, object, patch).map_err(|error| ApiError::bad_request(error.to_string()))
+                }
+                None => Err(ApiError::unprocessable()),
+            },
+            Self::Merge | Self::Apply => {
                 json_patch::merge(object, &patch);
                 Ok(())
             }

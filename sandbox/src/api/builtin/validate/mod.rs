@@ -8,7 +8,10 @@ mod workload;
 
 use serde_json::Value;
 
-use crate::{api::field_error::FieldError, schema::NameRule};
+use crate::{
+    api::field_error::FieldError,
+    schema::{NameRule, validate_definition},
+};
 
 /// Why an object is refused; `old` is what it replaces.
 pub(super) fn check(kind: &str, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -33,7 +36,7 @@ pub(super) fn check(kind: &str, object: &Value, old: Option<&Value>) -> Vec<Fiel
         "EndpointSlice" => others::slice(&mut errors, object, old),
         "Event" => others::event(&mut errors, object),
         "RoleBinding" | "ClusterRoleBinding" => others::binding(&mut errors, object, old),
-        "CustomResourceDefinition" => others::definition(&mut errors, object, old_spec),
+        "CustomResourceDefinition" => errors.0 = validate_definition(object, old),
         _ => {}
     }
     errors.0
