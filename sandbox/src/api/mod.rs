@@ -60,6 +60,8 @@ pub struct Options {
     pub start: Timestamp,
     /// Changes kept per resource; a watch from before is answered 410.
     pub window: usize,
+    /// The second byte of services' addresses, 127.`service_block`.0.0/16. Servers beside each other need two.
+    pub service_block: u8,
 }
 
 impl Default for Options {
@@ -68,6 +70,7 @@ impl Default for Options {
             seed: 0,
             start: Timestamp::now(),
             window: 10_000,
+            service_block: 96,
         }
     }
 }
@@ -100,7 +103,12 @@ impl ApiServer {
     /// The same, set up otherwise.
     pub fn with_options(options: &Options) -> Self {
         let clock = Clock::starting_at(options.start);
-        let state = Mutex::new(state::State::new(clock, options.seed, options.window));
+        let state = Mutex::new(state::State::new(
+            clock,
+            options.seed,
+            options.window,
+            options.service_block,
+        ));
         Self {
             inner: Arc::new(Inner {
                 state,

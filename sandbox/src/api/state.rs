@@ -81,14 +81,14 @@ impl Call<'_> {
 }
 
 impl State {
-    pub(super) fn new(clock: Clock, seed: u64, window: usize) -> Self {
+    pub(super) fn new(clock: Clock, seed: u64, window: usize, service_block: u8) -> Self {
         let mut state = Self {
             store: Store::new(window),
             registry: Registry::builtin(),
             ids: Ids::seeded(seed),
             clock,
             signals: HashMap::new(),
-            addresses: Addresses::default(),
+            addresses: Addresses::new(service_block),
         };
         for name in ["default", "kube-system"] {
             state.seed_namespace(name);

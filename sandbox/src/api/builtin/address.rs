@@ -7,16 +7,13 @@ use serde_json::{Map, Value, json};
 use super::defaults::each;
 use crate::api::object::{child, map};
 
-/// 127.96.0.0/16, from .0.1 on.
-const FIRST: u32 = u32::from_be_bytes([127, 96, 0, 1]);
-const LAST: u32 = u32::from_be_bytes([127, 96, 255, 254]);
-
 /// Node ports, as Kubernetes has them.
 const PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
 /// What is given out. Rebuilt from nothing, kept in step by [`Self::take`] and [`Self::release`].
-#[derive(Default)]
 pub(in crate::api) struct Addresses {
+    /// 127.`block`.0.0/16, from .0.1 on.
+    block: u8,
     taken: BTreeSet<u32>,
     next: u32,
     ports: BTreeSet<u16>,
@@ -31,6 +28,15 @@ fn address(spec: &Map<String, Value>) -> &str {
 }
 
 impl Addresses {
+    pub(in crate::api) fn new(block: u8) -> Self {
+        Self {
+            block,
+            taken: BTreeSet::new(),
+            next: 0,
+            ports: BTreeSet::new(),
+        }
+    }
+
     /// Gives a service what its type needs and it lacks. With `old`, what it had is kept. The error names the field.
     pub(in crate::api) fn take(
         &mut self,
@@ -109,15 +115,20 @@ impl Addresses {
     }
 
     fn address(&mut self, wanted: &str, dry_run: bool) -> Result<String, String> {
+        let (first, last) = (
+            u32::from_be_bytes([127, self.block, 0, 1]),
+            u32::from_be_bytes([127, self.block, 255, 254]),
+        );
         let number = if wanted.is_empty() {
-            let start = self.next.clamp(FIRST, LAST);
-            let free = (start..=LAST)
-                .chain(FIRST..start)
+            let start = self.next.clamp(first, last);
+            let free = (start..=last)
+                .chain(first..start)
                 .find(|number| !self.taken.contains(number));
             free.ok_or("failed to allocate IP: range is full")?
         } else {
-            let number = parse(wanted).filter(|number| (FIRST..=LAST).contains(number)).ok_or_else(|| {
-                format!("failed to allocate IP {wanted}: the provided IP is not in the valid range. The range of valid IPs is 127.96.0.0/16")
+            let block = self.block;
+            let number = parse(wanted).filter(|number| (first..=last).contains(number)).ok_or_else(|| {
+                format!("failed to allocate IP {wanted}: the provided IP is not in the valid range. The range of valid IPs is 127.{block}.0.0/16")
             })?;
             if self.taken.contains(&number) {
                 return Err(format!(
@@ -178,7 +189,7 @@ mod tests {
 
     #[test]
     fn addresses_are_given_kept_and_taken_back() {
-        let mut addresses = Addresses::default();
+        let mut addresses = Addresses::new(96);
         let service = || json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}});
         let (mut a, mut b) = (service(), service());
         addresses.take(&mut a, None, false).unwrap();
@@ -200,7 +211,7 @@ mod tests {
 
     #[test]
     fn node_ports_come_and_go_with_the_type() {
-        let mut addresses = Addresses::default();
+        let mut addresses = Addresses::new(96);
         let mut service = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
         addresses.take(&mut service, None, false).unwrap();
         assert_eq!(service["spec"]["ports"][0]["nodePort"], 30000);
