@@ -111,26 +111,14 @@ fn container(pod: &Value, wanted: &str) -> Result<String, ApiError> {
         let refused = || ApiError::bad_request(format!("container {wanted} is not valid for pod {name}"));
         return if known { Ok(wanted.to_owned()) } else { Err(refused()) };
     }
-    if let [only] = containers.as_slice()
-        && init.is_empty()
-    {
-        return Ok((*only).to_owned());
+    match containers.as_slice() {
+        [only] => Ok((*only).to_owned()),
+        several => {
+            let all = [init.as_slice(), several].concat().join(" ");
+            let said = format!("a container name must be specified for pod {name}, choose one of: [{all}]");
+            Err(ApiError::bad_request(said))
+        }
     }
-    let default = pod
-        .pointer("/metadata/annotations/kubectl.kubernetes.io~1default-container")
-        .and_then(Value::as_str);
-    if let Some(default) = default {
-        return Ok(default.to_owned());
-    }
-    let or_init = if init.is_empty() {
-        String::new()
-    } else {
-        format!(" or one of the init containers: [{}]", init.join(" "))
-    };
-    Err(ApiError::bad_request(format!(
-        "a container name must be specified for pod {name}, choose one of: [{}]{or_init}",
-        containers.join(" ")
-    )))
 }
 
 #[cfg(test)]
@@ -147,10 +135,12 @@ mod tests {
             container(&one, "b").unwrap_err().message,
             "container b is not valid for pod p"
         );
-        let more = pod(json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]}));
+        let init = pod(json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]}));
+        assert_eq!(container(&init, "").unwrap(), "a");
+        let more = pod(json!({"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]}));
         assert_eq!(
             container(&more, "").unwrap_err().message,
-            "a container name must be specified for pod p, choose one of: [a] or one of the init containers: [i]"
+            "a container name must be specified for pod p, choose one of: [i a b]"
         );
         assert_eq!(container(&more, "i").unwrap(), "i");
     }
