@@ -25,7 +25,8 @@ pub(crate) struct Recorder {
     recorded: u64,
 }
 
-type Key = (String, &'static str, &'static str, String);
+/// The object's uid and part, who says it, the reason and the message.
+type Key = ((String, String), &'static str, &'static str, String);
 
 struct Known {
     namespace: String,
@@ -45,12 +46,8 @@ impl Recorder {
 
     /// Records an event; one that was recorded before is counted up.
     pub(crate) async fn record(&mut self, event: &Announcement) {
-        let subject = event
-            .about
-            .uid
-            .clone()
-            .or_else(|| event.about.name.clone())
-            .unwrap_or_default();
+        let part = event.about.field_path.clone().unwrap_or_default();
+        let subject = (event.about.uid.clone().unwrap_or_default(), part);
         let key = (subject, event.component, event.reason, event.message.clone());
         if self.repeat(&key).await {
             return;

@@ -43,7 +43,7 @@ pub(crate) async fn register(
     beat(client, clock, &spec.name).await
 }
 
-/// Renews a node's Lease and, where it is not known as ready, says that it is. A node that was deleted stays so.
+/// Renews a node's Lease.
 pub(crate) async fn beat(client: &Client, clock: &Clock, node: &str) -> Result<(), kube::Error> {
     let leases = Api::<Lease>::namespaced(client.clone(), NODE_LEASES);
     let now = clock.micro();
@@ -58,6 +58,11 @@ pub(crate) async fn beat(client: &Client, clock: &Clock, node: &str) -> Result<(
         }
         other => drop(other?),
     }
+    Ok(())
+}
+
+/// Says that a node is ready where it is not known as such. A node that was deleted stays so.
+pub(crate) async fn contradict(client: &Client, clock: &Clock, node: &str) -> Result<(), kube::Error> {
     let nodes = Api::<Node>::all(client.clone());
     let Some(known) = nodes.get_opt(node).await? else {
         return Ok(());

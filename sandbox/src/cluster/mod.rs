@@ -37,7 +37,7 @@ mod watching;
 
 pub use controllers::Controllers;
 pub use fake::{Behaviour, FakeKubelet, Timing};
-pub use kubelet::{Image, Images, ImagesError, Kubelet, KubeletOptions, LogError, LogOptions};
+pub use kubelet::{Image, Images, ImagesError, Kubelet, KubeletOptions};
 pub use link::Link;
 pub use node::{NodeSpec, NodeSpecError};
 pub use sandbox::{Options, Sandbox, StartError};

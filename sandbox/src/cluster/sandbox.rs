@@ -27,8 +27,11 @@ use super::site_node::SandboxNode;
 use super::{Controllers, proxy};
 use crate::{ApiServer, api};
 
-/// The second byte of the sandbox's addresses is one of these, the first that no other sandbox has.
-const BLOCKS: std::ops::RangeInclusive<u8> = 32..=95;
+/// The second byte of the nodes' and pods' addresses is one of these, the first that no other sandbox has.
+const BLOCKS: std::ops::RangeInclusive<u8> = 32..=63;
+
+/// The second byte of the Services' addresses is higher by this.
+const TO_SERVICES: u8 = 64;
 
 /// A port on the block's first address that stands for the block: who listens there has it.
 const CLAIM_PORT: u16 = 10250;
@@ -151,6 +154,7 @@ impl Sandbox {
         // Each sandbox is a cluster of its own: its uids are not those of the one before.
         let server = ApiServer::with_options(&api::Options {
             seed: rand::random(),
+            service_block: block + TO_SERVICES,
             ..api::Options::default()
         });
         let wanted = options
@@ -277,11 +281,11 @@ async fn start_node(
         back_off: options.back_off,
         mark: mark.clone(),
     };
-    node.run(
-        Kubelet::spawn(client, server.clock(), kubelet)
-            .await
-            .map_err(node_error)?,
-    );
+    let kubelet = Kubelet::spawn(client, server.clock(), kubelet)
+        .await
+        .map_err(node_error)?;
+    server.set_log_source(node.name(), kubelet.log_source());
+    node.run(kubelet);
     Ok(node)
 }
 

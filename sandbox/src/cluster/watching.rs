@@ -15,19 +15,25 @@ use serde::de::DeserializeOwned;
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(2);
 
+/// How long a watch lasts before it is opened again, in seconds. Connections here end at once or not at all, so there is
+/// nothing to be found out by shorter ones.
+const LASTS: u32 = 3600;
+
 /// All that happens to the objects of a kind.
 pub(crate) fn watch_all<K>(api: Api<K>) -> BoxStream<'static, Event<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    watch_some(api, Config::default())
+    watch_fields(api, "")
 }
 
-/// The same for those that a selector names.
-pub(crate) fn watch_some<K>(api: Api<K>, config: Config) -> BoxStream<'static, Event<K>>
+/// The same for those whose fields a selector names.
+pub(crate) fn watch_fields<K>(api: Api<K>, selector: &str) -> BoxStream<'static, Event<K>>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    // Bookmarks would only keep a quiet watch busy: the server forgets no change of a kind that does not change.
+    let config = Config::default().fields(selector).timeout(LASTS).disable_bookmarks();
     let events = watcher(api, config).backoff(Doubling(FIRST));
     let lasting = events.filter_map(|event| {
         let event = event.inspect_err(|error| tracing::debug!(%error, "watch interrupted"));

@@ -1,7 +1,6 @@
 //! The built-in resources: the rules that they obey beyond what their description says.
 
 mod address;
-mod always;
 mod defaults;
 mod normal;
 mod pod;
@@ -9,7 +8,7 @@ mod prepare;
 mod quantity;
 mod validate;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     field_error::FieldError,
@@ -112,21 +111,11 @@ pub(super) fn normalize_metadata(object: &mut Value) -> Result<(), String> {
 /// Makes a new object what Kubernetes makes it.
 pub(super) fn prepare_create(resource: &Resource, object: &mut Value) {
     prepare::create(&resource.names.kind, resource.has_status(), object);
-    shape(resource, object);
 }
 
 /// Adds the fields that are there whether set or not.
 pub(super) fn shape(resource: &Resource, object: &mut Value) {
-    if let Some(schema) = resource.schema.as_ref().filter(|_| resource.is_storage_version()) {
-        always::fill(schema, object);
-    }
-}
-
-/// An object of a kind of which nothing is set.
-pub(super) fn empty(resource: &Resource) -> Value {
-    let mut object = json!({});
-    shape(resource, &mut object);
-    object
+    prepare::shape(&resource.names.kind, object);
 }
 
 /// Why an object is refused, its metadata apart.

@@ -219,7 +219,8 @@ fn base(container: &Container, known: Option<&ContainerStatus>) -> ContainerStat
         name: container.name.clone(),
         image,
         restart_count: known.map_or(0, |known| known.restart_count),
-        last_state: known.and_then(|known| known.last_state.clone()),
+        // Kubernetes writes this in any case.
+        last_state: Some(known.and_then(|known| known.last_state.clone()).unwrap_or_default()),
         started: Some(false),
         ..ContainerStatus::default()
     }
@@ -253,7 +254,10 @@ fn running(
     let ended = known
         .and_then(|known| known.state.clone())
         .filter(|state| state.terminated.is_some());
-    let again = known.is_some_and(|known| ended.is_some() || known.last_state.is_some());
+    let again = ended.is_some()
+        || known
+            .and_then(|known| known.last_state.as_ref()?.terminated.as_ref())
+            .is_some();
     let running = ContainerStateRunning {
         started_at: Some(now.clone()),
     };

@@ -8,7 +8,7 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
@@ -128,12 +128,20 @@ impl Shared {
 /// Gives signs of life for all nodes that are not lost; at once for one that comes back.
 async fn beat(client: Client, clock: Clock, nodes: Vec<String>, shared: Arc<Shared>) {
     let mut changed = shared.changed.subscribe();
+    let mut absent = BTreeSet::new();
     loop {
         for node in &nodes {
-            if !shared.read(|script| script.lost.contains(node))
-                && let Err(error) = heartbeat::beat(&client, &clock, node).await
-            {
-                tracing::debug!(node, %error, "no sign of life given");
+            if shared.read(|script| script.lost.contains(node)) {
+                absent.insert(node.clone());
+                continue;
+            }
+            let mut alive = heartbeat::beat(&client, &clock, node).await;
+            if alive.is_ok() && absent.contains(node) {
+                alive = heartbeat::contradict(&client, &clock, node).await;
+            }
+            match alive {
+                Ok(()) => drop(absent.remove(node)),
+                Err(error) => tracing::debug!(node, %error, "no sign of life given"),
             }
         }
         // The sender is ours too, so it cannot be gone; either way the next beat is due.

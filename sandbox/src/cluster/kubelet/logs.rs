@@ -5,36 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt, BufReader};
 
-use crate::api::Clock;
+use crate::api::{Clock, LogRequest, LogStream};
 
 /// How often a log that is followed is looked at.
 const FOLLOW: Duration = Duration::from_millis(100);
 
 /// A line longer than this is cut into several.
 const LONGEST_LINE: u64 = 16 * 1024;
-
-/// Which part of a container's log is asked for, as in the query of `pods/NAME/log`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LogOptions {
-    /// The container; may be left out if the pod has only one.
-    pub container: Option<String>,
-    /// Go on with what is written later, until the run ends.
-    pub follow: bool,
-    /// The run before the present one.
-    pub previous: bool,
-    /// So many lines from the end.
-    pub tail_lines: Option<usize>,
-    /// What was written in the last so many seconds.
-    pub since_seconds: Option<u64>,
-    /// At most so many bytes.
-    pub limit_bytes: Option<usize>,
-    /// Each line with its time.
-    pub timestamps: bool,
-}
 
 /// Where the runs of a pod's containers are logged.
 #[derive(Debug, Clone)]
@@ -65,45 +46,42 @@ impl LogFolder {
     /// The part of a container's log that is asked for. `running` says whether the run goes on.
     pub(super) async fn read(
         &self,
-        container: &str,
-        options: &LogOptions,
+        request: &LogRequest,
         now: Timestamp,
         running: impl Fn() -> bool + Send + 'static,
-    ) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
-        let missing = || {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("no log of container {container} was kept"),
-            )
-        };
-        let path = self.last(container, options.previous).await.ok_or_else(missing)?;
-        let text = tokio::fs::read(&path).await?;
-        let begun = select(&text, options, now);
-        if !options.follow || options.previous {
+    ) -> io::Result<LogStream> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "the container has not run, or not so often");
+        let path = self
+            .last(&request.container, request.previous)
+            .await
+            .ok_or_else(missing)?;
+        let mut file = tokio::fs::File::open(path).await?;
+        let mut text = vec![];
+        file.read_to_end(&mut text).await?;
+        text.truncate(size(end_of_lines(&text)));
+        let begun = select(&text, request, now);
+        if !request.follow || request.previous {
             return Ok(stream::once(async move { Ok(begun) }).boxed());
         }
-        let timestamps = options.timestamps;
-        let seen = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        let rest = stream::unfold((path, seen, false), move |(path, seen, last)| {
+        let timestamps = request.timestamps;
+        file.seek(io::SeekFrom::Start(end_of_lines(&text))).await?;
+        // The file stays open: the pod's folder may go before the last lines were read.
+        let rest = stream::unfold((file, Vec::new(), false), move |(mut file, mut begun, last)| {
             let running = running();
             async move {
                 if last {
                     return None;
                 }
                 tokio::time::sleep(FOLLOW).await;
-                match read_from(&path, seen).await {
-                    Ok(text) => {
-                        let seen = seen.saturating_add(u64::try_from(text.len()).unwrap_or_default());
-                        let shown: Vec<u8> = text
-                            .split_inclusive(|byte| *byte == b'\n')
-                            .flat_map(|line| show(line, timestamps))
-                            .copied()
-                            .collect();
-                        // The last lines may come after the end: one more look.
-                        Some((Ok(Bytes::from(shown)), (path, seen, !running)))
-                    }
-                    Err(error) => Some((Err(error), (path, seen, true))),
-                }
+                let read = file.read_to_end(&mut begun).await;
+                let half = begun.split_off(size(end_of_lines(&begun)));
+                let lines = begun
+                    .split_inclusive(|byte| *byte == b'\n')
+                    .flat_map(|line| show(line, timestamps));
+                let shown = read.map(|_| lines.copied().collect::<Bytes>());
+                // The last lines may come after the end: one more look.
+                let last = !running || shown.is_err();
+                Some((shown, (file, half, last)))
             }
         });
         let rest = rest.filter(|part| std::future::ready(part.as_ref().map_or(true, |part| !part.is_empty())));
@@ -111,21 +89,15 @@ impl LogFolder {
     }
 }
 
-/// The complete lines after the first `seen` bytes.
-async fn read_from(path: &Path, seen: u64) -> io::Result<Vec<u8>> {
-    use tokio::io::AsyncSeekExt;
-    let mut file = tokio::fs::File::open(path).await?;
-    file.seek(io::SeekFrom::Start(seen)).await?;
-    let mut text = vec![];
-    file.read_to_end(&mut text).await?;
-    let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    text.truncate(complete);
-    Ok(text)
+/// Where the last complete line ends.
+fn end_of_lines(text: &[u8]) -> u64 {
+    let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    u64::try_from(end).unwrap_or(u64::MAX)
 }
 
 /// The lines that the options ask for.
-fn select(text: &[u8], options: &LogOptions, now: Timestamp) -> Bytes {
-    let after = options.since_seconds.and_then(|seconds| {
+fn select(text: &[u8], request: &LogRequest, now: Timestamp) -> Bytes {
+    let after = request.since_seconds.and_then(|seconds| {
         let seconds = i64::try_from(seconds).ok()?;
         now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok()
     });
@@ -133,15 +105,21 @@ fn select(text: &[u8], options: &LogOptions, now: Timestamp) -> Bytes {
         .split_inclusive(|byte| *byte == b'\n')
         .filter(|line| after.is_none_or(|after| written(line).is_none_or(|at| at >= after)))
         .collect();
-    let skip = options.tail_lines.map_or(0, |tail| lines.len().saturating_sub(tail));
+    let skip = request
+        .tail_lines
+        .map_or(0, |tail| lines.len().saturating_sub(size(tail)));
     let mut shown: Vec<u8> = lines
         .into_iter()
         .skip(skip)
-        .flat_map(|line| show(line, options.timestamps))
+        .flat_map(|line| show(line, request.timestamps))
         .copied()
         .collect();
-    shown.truncate(options.limit_bytes.unwrap_or(usize::MAX));
+    shown.truncate(request.limit_bytes.map_or(usize::MAX, size));
     Bytes::from(shown)
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// A stored line, `TIME TEXT`, as it is shown.
@@ -210,8 +188,19 @@ mod tests {
         Clock::starting_at("2026-01-01T00:00:10Z".parse().unwrap())
     }
 
-    async fn read(folder: &LogFolder, options: LogOptions) -> String {
-        let stream = folder.read("c", &options, clock().now(), || false).await.unwrap();
+    /// A request for the log of the container `c`.
+    fn asked(change: impl FnOnce(&mut LogRequest)) -> LogRequest {
+        let container = "c".to_owned();
+        let mut request = LogRequest {
+            container,
+            ..LogRequest::default()
+        };
+        change(&mut request);
+        request
+    }
+
+    async fn read(folder: &LogFolder, change: impl FnOnce(&mut LogRequest)) -> String {
+        let stream = folder.read(&asked(change), clock().now(), || false).await.unwrap();
         let parts: Vec<Bytes> = stream.try_collect().await.unwrap();
         String::from_utf8(parts.concat()).unwrap()
     }
@@ -226,84 +215,50 @@ mod tests {
     #[tokio::test]
     async fn lines_are_kept_with_their_times() {
         let (_state, folder) = folder();
-        record(&b"one\ntwo two\nunfinished"[..], folder.file("c", 1), clock())
-            .await
-            .unwrap();
-        assert_eq!(read(&folder, LogOptions::default()).await, "one\ntwo two\nunfinished\n");
-        let stamped = read(
-            &folder,
-            LogOptions {
-                timestamps: true,
-                ..LogOptions::default()
-            },
-        )
-        .await;
+        let said = &b"one\ntwo two\nunfinished"[..];
+        record(said, folder.file("c", 1), clock()).await.unwrap();
+        assert_eq!(read(&folder, |_| {}).await, "one\ntwo two\nunfinished\n");
+        let stamped = read(&folder, |request| request.timestamps = true).await;
         assert!(stamped.starts_with("2026-01-01T00:00:10."), "{stamped}");
-        let tail = LogOptions {
-            tail_lines: Some(2),
-            ..LogOptions::default()
-        };
-        assert_eq!(read(&folder, tail).await, "two two\nunfinished\n");
-        let limit = LogOptions {
-            limit_bytes: Some(5),
-            ..LogOptions::default()
-        };
-        assert_eq!(read(&folder, limit).await, "one\nt");
+        let tail = read(&folder, |request| request.tail_lines = Some(2)).await;
+        assert_eq!(tail, "two two\nunfinished\n");
+        assert_eq!(read(&folder, |request| request.limit_bytes = Some(5)).await, "one\nt");
     }
 
     #[tokio::test]
     async fn old_lines_and_old_runs_are_told_apart() {
         let (_state, folder) = folder();
-        std::fs::write(
-            folder.file("c", 2),
-            "2026-01-01T00:00:01Z old\n2026-01-01T00:00:08Z new\n",
-        )
-        .unwrap();
+        let log = "2026-01-01T00:00:01Z old\n2026-01-01T00:00:08Z new\n";
+        std::fs::write(folder.file("c", 2), log).unwrap();
         std::fs::write(folder.file("c", 1), "2026-01-01T00:00:00Z first run\n").unwrap();
-        let since = LogOptions {
-            since_seconds: Some(5),
-            ..LogOptions::default()
-        };
-        assert_eq!(read(&folder, since).await, "new\n");
-        let previous = LogOptions {
-            previous: true,
-            ..LogOptions::default()
-        };
-        assert_eq!(read(&folder, previous).await, "first run\n");
-        let none = LogFolder(folder.0.join("absent"))
-            .read("c", &LogOptions::default(), clock().now(), || false)
-            .await;
-        assert_eq!(none.err().unwrap().to_string(), "no log of container c was kept");
+        assert_eq!(read(&folder, |request| request.since_seconds = Some(5)).await, "new\n");
+        assert_eq!(read(&folder, |request| request.previous = true).await, "first run\n");
+        let absent = LogFolder(folder.0.join("absent"));
+        let none = absent.read(&asked(|_| {}), clock().now(), || false).await;
+        assert_eq!(none.err().unwrap().kind(), io::ErrorKind::NotFound);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_followed_log_goes_on_until_the_run_ends() {
+        use std::io::Write;
         use std::sync::Arc;
         use std::sync::atomic::{AtomicBool, Ordering};
         let (_state, folder) = folder();
         let path = folder.file("c", 1);
-        std::fs::write(&path, "2026-01-01T00:00:00Z a\n").unwrap();
+        let mut log = std::fs::File::create(&path).unwrap();
+        log.write_all(b"2026-01-01T00:00:00Z a\n").unwrap();
         let running = Arc::new(AtomicBool::new(true));
         let seen = running.clone();
-        let options = LogOptions {
-            follow: true,
-            ..LogOptions::default()
-        };
         let alive = move || seen.load(Ordering::SeqCst);
-        let mut stream = folder.read("c", &options, clock().now(), alive).await.unwrap();
+        let follow = asked(|request| request.follow = true);
+        let mut stream = folder.read(&follow, clock().now(), alive).await.unwrap();
         assert_eq!(stream.next().await.unwrap().unwrap(), "a\n");
-        std::fs::write(
-            &path,
-            "2026-01-01T00:00:00Z a\n2026-01-01T00:00:01Z b\n2026-01-01T00:00:02Z half",
-        )
-        .unwrap();
+        log.write_all(b"2026-01-01T00:00:01Z b\n2026-01-01T00:00:02Z half")
+            .unwrap();
         assert_eq!(stream.next().await.unwrap().unwrap(), "b\n");
         running.store(false, Ordering::SeqCst);
-        std::fs::write(
-            &path,
-            "2026-01-01T00:00:00Z a\n2026-01-01T00:00:01Z b\n2026-01-01T00:00:02Z half done\n",
-        )
-        .unwrap();
+        std::fs::remove_file(&path).unwrap();
+        log.write_all(b" done\n").unwrap();
         assert_eq!(stream.next().await.unwrap().unwrap(), "half done\n");
         assert!(stream.next().await.is_none());
     }

@@ -31,12 +31,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::runtime::watcher::{Config, Event};
-use kube::{Api, Client, ResourceExt};
+use kube::runtime::watcher::Event;
+use kube::{Api, Client};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -45,11 +43,10 @@ use super::events::Recorder;
 use super::heartbeat;
 use super::meta::{Id, finished, id, uid};
 use super::node::NodeSpec;
-use super::watching::{watch_all, watch_some};
-use crate::api::Clock;
+use super::watching::{watch_all, watch_fields};
+use crate::api::{Clock, LogRequest, LogSource, LogStream};
 use compose::Machine;
 pub use images::{Image, Images, ImagesError};
-pub use logs::LogOptions;
 use site::{Known, Site};
 use worker::{Desired, Kill, Worker};
 
@@ -72,46 +69,14 @@ pub struct KubeletOptions {
     pub mark: (String, String),
 }
 
-/// Why a log cannot be shown; the texts are those of Kubernetes.
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// The pod does not run here.
-    #[error("pods \"{0}\" not found")]
-    NoPod(String),
-    /// The pod has several containers and none was named.
-    #[error("a container name must be specified for pod {pod}, choose one of: [{}]", containers.join(" "))]
-    NoContainer {
-        /// The pod.
-        pod: String,
-        /// Its containers.
-        containers: Vec<String>,
-    },
-    /// The pod has no such container.
-    #[error("container {container} is not valid for pod {pod}")]
-    UnknownContainer {
-        /// The pod.
-        pod: String,
-        /// The container.
-        container: String,
-    },
-    /// The container has not run, or not so often.
-    #[error("container \"{container}\" in pod \"{pod}\" is waiting to start, or has no such run: {error}")]
-    NoRun {
-        /// The pod.
-        pod: String,
-        /// The container.
-        container: String,
-        /// What was looked for.
-        error: io::Error,
-    },
-}
-
 /// The kubelet of one node. Its processes end when this is dropped.
 pub struct Kubelet {
     site: Arc<Site>,
-    pods: Arc<Mutex<BTreeMap<Id, Tended>>>,
+    pods: Pods,
     tasks: JoinSet<()>,
 }
+
+type Pods = Arc<Mutex<BTreeMap<Id, Tended>>>;
 
 /// A pod that a worker looks after.
 struct Tended {
@@ -169,37 +134,10 @@ impl Kubelet {
         pods.get(&id).is_some_and(|tended| tended.kills.send(kill).is_ok())
     }
 
-    /// A container's log.
-    pub async fn logs(
-        &self,
-        namespace: &str,
-        pod: &str,
-        options: &LogOptions,
-    ) -> Result<BoxStream<'static, io::Result<Bytes>>, LogError> {
-        let id = (namespace.to_owned(), pod.to_owned());
-        let found = self
-            .pods
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&id)
-            .map(|tended| tended.pod.clone());
-        let found = found.ok_or_else(|| LogError::NoPod(pod.to_owned()))?;
-        let container = container(&found, options.container.as_deref())?;
-        let (pods, name) = (self.pods.clone(), container.clone());
-        let running = move || {
-            let pods = pods.lock().unwrap_or_else(PoisonError::into_inner);
-            pods.get(&id).is_some_and(|tended| runs(&tended.pod, &name))
-        };
-        let log = self
-            .site
-            .logs(&found)
-            .read(&container, options, self.site.clock.now(), running)
-            .await;
-        log.map_err(|error| LogError::NoRun {
-            pod: pod.to_owned(),
-            container,
-            error,
-        })
+    /// The logs of the node's pods, as the API server asks for them. After the kubelet's end there are none.
+    pub fn log_source(&self) -> LogSource {
+        let (site, pods) = (self.site.clone(), self.pods.clone());
+        Arc::new(move |request| open_log(site.clone(), pods.clone(), request).boxed())
     }
 
     /// Kills all processes and waits until the kubelet has stopped.
@@ -208,25 +146,31 @@ impl Kubelet {
     }
 }
 
-/// The container that is meant.
-fn container(pod: &Pod, named: Option<&str>) -> Result<String, LogError> {
-    let spec = pod.spec.clone().unwrap_or_default();
-    let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    match named.filter(|named| !named.is_empty()) {
-        Some(named) if all.clone().any(|container| container.name == named) => Ok(named.to_owned()),
-        Some(named) => Err(LogError::UnknownContainer {
-            pod: pod.name_any(),
-            container: named.to_owned(),
-        }),
-        None if spec.containers.len() == 1 => Ok(spec.containers.into_iter().map(|only| only.name).collect()),
-        None => {
-            let containers = all.map(|container| container.name.clone()).collect();
-            Err(LogError::NoContainer {
-                pod: pod.name_any(),
-                containers,
-            })
+/// Opens a container's log. The errors are Kubernetes'.
+async fn open_log(site: Arc<Site>, pods: Pods, request: LogRequest) -> Result<LogStream, String> {
+    let (pod, container) = (request.pod.clone(), request.container.clone());
+    let find = {
+        let id = (request.namespace.clone(), pod.clone());
+        move || {
+            pods.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&id)
+                .map(|tended| tended.pod.clone())
         }
-    }
+    };
+    let found = find().ok_or_else(|| format!("pods \"{pod}\" not found"))?;
+    let running = {
+        let container = container.clone();
+        move || find().is_some_and(|pod| runs(&pod, &container))
+    };
+    let log = site.logs(&found).read(&request, site.clock.now(), running).await;
+    log.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound if request.previous => {
+            format!("previous terminated container \"{container}\" in pod \"{pod}\" not found")
+        }
+        io::ErrorKind::NotFound => format!("container \"{container}\" in pod \"{pod}\" is waiting to start"),
+        _ => error.to_string(),
+    })
 }
 
 /// Whether a container runs, as far as the API server knows.
@@ -251,7 +195,11 @@ async fn record(mut recorder: Recorder, mut announcements: mpsc::UnboundedReceiv
 async fn beat(client: Client, clock: Clock, node: String) {
     loop {
         tokio::time::sleep(heartbeat::PERIOD).await;
-        let beat = tokio::time::timeout(heartbeat::PERIOD, heartbeat::beat(&client, &clock, &node)).await;
+        let alive = async {
+            heartbeat::beat(&client, &clock, &node).await?;
+            heartbeat::contradict(&client, &clock, &node).await
+        };
+        let beat = tokio::time::timeout(heartbeat::PERIOD, alive).await;
         if !matches!(beat, Ok(Ok(()))) {
             tracing::debug!(node, "no sign of life given");
         }
@@ -278,9 +226,8 @@ async fn learn_services(site: Arc<Site>) {
 }
 
 /// Follows the node's pods and gives each a worker.
-async fn tend(site: Arc<Site>, node: String, pods: Arc<Mutex<BTreeMap<Id, Tended>>>) {
-    let config = Config::default().fields(&format!("spec.nodeName={node}"));
-    let mut events = watch_some(Api::<Pod>::all(site.client.clone()), config);
+async fn tend(site: Arc<Site>, node: String, pods: Pods) {
+    let mut events = watch_fields(Api::<Pod>::all(site.client.clone()), &format!("spec.nodeName={node}"));
     let mut workers = JoinSet::new();
     let mut known = super::cache::Table::default();
     loop {

@@ -247,6 +247,8 @@ impl Slot {
         let known = id.or(self.last.as_ref().map(|last| &last.id));
         let completed = self.init && matches!(&self.state, State::Ended(ended) if ended.code == 0);
         let running = matches!(self.state, State::Running { .. });
+        let ended = matches!(self.state, State::Ended(_));
+        let last = self.last.as_ref().map(Ended::state);
         let image = self.container.image.clone().unwrap_or_default();
         ContainerStatus {
             name: self.container.name.clone(),
@@ -256,11 +258,12 @@ impl Slot {
             ready: completed || (running && !self.init && self.started && self.ready),
             started: Some(started),
             restart_count: i32::try_from(self.runs.saturating_sub(1)).unwrap_or(i32::MAX),
-            last_state: self
-                .last
-                .as_ref()
-                .filter(|_| !matches!(self.state, State::Ended(_)))
-                .map(Ended::state),
+            // Kubernetes writes this in any case.
+            last_state: Some(if ended {
+                ContainerState::default()
+            } else {
+                last.unwrap_or_default()
+            }),
             state: Some(state),
             ..ContainerStatus::default()
         }
