@@ -78,7 +78,9 @@ where
             (None, Ok(())) => Err(StoreError::Closed),
         };
         // Whoever asked may have gone; what was written stays written.
-        let _ = reply.send(result);
+        if let Err(Err(error)) = reply.send(result) {
+            tracing::warn!(%error, "the store could not do what nobody waits for");
+        }
     }
 }
 

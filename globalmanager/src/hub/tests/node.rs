@@ -16,7 +16,7 @@ pub(super) struct Disk {
     pub(super) items: BTreeMap<ItemKey, Item>,
     pub(super) position: Option<Position>,
     pub(super) outbox: BTreeMap<u64, Report>,
-    pub(super) settled: BTreeMap<u64, (Report, ReportResult)>,
+    pub(super) settled: BTreeMap<u64, ReportResult>,
     /// How many objects were written.
     pub(super) puts: usize,
     last_seq: u64,
@@ -108,9 +108,8 @@ impl Store for MemoryStore {
     async fn settle(&self, seq: u64, result: ReportResult) -> Result<(), Infallible> {
         self.wait().await;
         let mut disk = self.disk.lock();
-        if let Some(report) = disk.outbox.remove(&seq) {
-            disk.settled.insert(seq, (report, result));
-        }
+        disk.outbox.remove(&seq);
+        disk.settled.insert(seq, result);
         Ok(())
     }
 }
