@@ -3,6 +3,15 @@
 //!
 //! Nothing here does I/O, reads a clock or draws a random number; the engine in `globalmanager` does all of that and
 //! calls, in this order, [`Kind::references`], [`Kind::plan`] and [`Kind::status`].
+//!
+//! | modules | what they know |
+//! |---|---|
+//! | `kind`, `observed`, `plan`, `report`, `settings` | the contract with the engine |
+//! | `joint_inference`, `federated_learning`, `dataset`, `model` | one kind each: all that is decided about it |
+//! | `inputs` | what workers are made from: addresses, credentials, the hash of it all |
+//! | `render` | children as JSON: the user's template with what Sedna's worker contract adds |
+//! | `judge` | how pods and Deployments are doing, and the conditions that say so |
+//! | `offline` | the same decisions for files, without a cluster |
 
 mod dataset;
 mod federated_learning;
