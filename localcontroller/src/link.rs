@@ -3,7 +3,10 @@
 //! Decides nothing of the protocol. What is stored is durable before the session hears of it; a report that was
 //! answered is removed in the background, since one that stays is only sent, and answered, once more.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use skerry_edge::{
     ReportResult, Row,
@@ -33,7 +36,7 @@ pub async fn run(
     };
     let session = Session::new(identity, store.position().await?, store.holds().await?);
     let log = tokio::spawn(log(signals.clone(), metrics.clone()));
-    let linked = Linked { store, metrics };
+    let linked = Linked::new(store, metrics);
     let dialer = TcpDialer::new(manager);
     link::run(session, dialer, Arc::new(linked), signals, rand::random::<f64>).await;
     log.abort();
@@ -65,9 +68,24 @@ async fn log(signals: Signals, metrics: Arc<Metrics>) {
 struct Linked {
     store: Store,
     metrics: Arc<Metrics>,
+    /// Answered reports that are not removed from the outbox yet, or could not be, by a full disk most likely. Sent
+    /// again, they might take effect again.
+    kept: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 impl Linked {
+    fn new(store: Store, metrics: Arc<Metrics>) -> Self {
+        Self {
+            store,
+            metrics,
+            kept: Arc::default(),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn counted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         result.inspect_err(|error| {
             tracing::error!(%error, "the link cannot use the store");
@@ -92,7 +110,16 @@ impl link::Store for Linked {
     }
 
     async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
-        self.counted(self.store.fetch(after, limit).await)
+        let kept = self.kept().clone();
+        for seq in kept {
+            if self.store.settle(seq).await?.await.is_ok() {
+                self.kept().remove(&seq);
+            }
+        }
+        let mut outgoing = self.counted(self.store.fetch(after, limit).await)?;
+        let kept = self.kept();
+        outgoing.retain(|outgoing| !kept.contains(&outgoing.seq()));
+        Ok(outgoing)
     }
 
     async fn settle(&self, seq: u64, result: ReportResult) -> Result<(), StoreError> {
@@ -104,6 +131,78 @@ impl link::Store for Linked {
             }
         };
         self.metrics.reports_settled.get_or_create(&Outcome::new(outcome)).inc();
-        self.store.settle(seq).await
+        self.kept().insert(seq);
+        let settled = self.store.settle(seq).await?;
+        let kept = self.kept.clone();
+        tokio::spawn(async move {
+            match settled.await {
+                Ok(_) => {
+                    kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&seq);
+                }
+                Err(error) => tracing::warn!(seq, %error, "an answered report could not be removed from the outbox"),
+            }
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use skerry_edge::{
+        Epoch, Object, ObjectKey, Position, ReportPayload,
+        link::Store as _,
+        node::{Batch, Change},
+    };
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::{NewReport, OutboxLimits};
+
+    #[tokio::test]
+    async fn a_report_that_was_answered_is_not_sent_again_because_the_disk_was_full() {
+        let directory = TempDir::new().unwrap();
+        let store = Store::open(&directory.path().join("store.db"), OutboxLimits::default())
+            .await
+            .unwrap();
+        let linked = Linked::new(store.clone(), Arc::default());
+        let key = ObjectKey::new("reidjob", "default", "job");
+        let epoch = Epoch {
+            lease: "lease".to_owned(),
+            transitions: 0,
+        };
+        let put = Change::Put(Object {
+            key: key.clone(),
+            uid: "u".to_owned(),
+            generation: 1,
+            body: json!({}).into(),
+        });
+        let batch = Batch {
+            changes: vec![put],
+            position: Position::start("cluster", epoch),
+        };
+        linked.store(batch).await.unwrap();
+        for number in 0..2 {
+            let message = json!(number).into();
+            let payload = ReportPayload::Event { message };
+            let report = NewReport {
+                key: key.clone(),
+                worker: None,
+                payload,
+            };
+            store.push(report).await.unwrap();
+        }
+        store.break_outbox(true).await;
+        linked.settle(1, ReportResult::Accepted {}).await.unwrap();
+        let left = linked.fetch(0, 10).await.unwrap();
+        assert_eq!(left.iter().map(Outgoing::seq).collect::<Vec<_>>(), [2]);
+        assert_eq!(store.fetch(0, 10).await.unwrap().len(), 2, "it could not be removed");
+        store.break_outbox(false).await;
+        linked.fetch(0, 10).await.unwrap();
+        assert_eq!(
+            store.fetch(0, 10).await.unwrap().len(),
+            1,
+            "it was removed when it could be"
+        );
     }
 }

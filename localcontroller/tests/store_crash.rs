@@ -150,7 +150,7 @@ async fn report(store: &Store) {
         let outgoing = store.fetch(0, 100).await.unwrap();
         if outgoing.len() > 40 {
             for outgoing in &outgoing[..20] {
-                store.settle(outgoing.seq()).await.unwrap();
+                store.settle(outgoing.seq()).await.unwrap().await.unwrap();
             }
         }
     }

@@ -148,7 +148,7 @@ impl Node {
             loop {
                 if let Some(Outgoing::Report(report)) = self.store.fetch(0, 1).await.unwrap().pop() {
                     assert_eq!((report.key, report.uid.as_str()), (key(), "u"));
-                    self.store.settle(report.seq).await.unwrap();
+                    self.store.settle(report.seq).await.unwrap().await.unwrap();
                     return report.payload;
                 }
                 self.store.outbox_grew().notified().await;

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use notify::{
@@ -39,7 +39,7 @@ impl Watcher {
             tracing::debug!(directory = %directory.display(), %error, "not watched, only polled");
             return None;
         }
-        let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut directories = self.lock();
         let sender = directories
             .entry(directory.to_owned())
             .or_insert_with(|| watch::Sender::new(()));
@@ -47,15 +47,20 @@ impl Watcher {
     }
 
     fn forget_unwatched(&self, watcher: &mut RecommendedWatcher) {
-        let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
-        directories.retain(|directory, sender| {
-            let wanted = sender.receiver_count() > 0;
-            if !wanted {
-                // One that is gone is not watched any more.
-                let _ = watcher.unwatch(directory);
-            }
-            wanted
-        });
+        let unwanted: Vec<PathBuf> = self
+            .lock()
+            .extract_if(|_, sender| sender.receiver_count() == 0)
+            .map(|(directory, _)| directory)
+            .collect();
+        // Not under the lock: this waits for the watcher's thread, which may be waiting for the lock.
+        for directory in unwanted {
+            // One that is gone is not watched any more.
+            let _ = watcher.unwatch(&directory);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, watch::Sender<()>>> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

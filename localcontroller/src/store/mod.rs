@@ -168,11 +168,11 @@ impl Store {
         self.call(move |database| outbox::fetch(database, after, limit)).await
     }
 
-    /// Removes from the outbox what the manager has answered. It is gone for whoever asks from here on; that it is gone
-    /// for good nobody has to wait for.
-    pub async fn settle(&self, seq: u64) -> Result<(), StoreError> {
-        let remove = move |database: &mut Database| outbox::remove(database, seq);
-        self.send(remove).await.map(drop)
+    /// Removes from the outbox what the manager has answered. When this returns it is gone for whoever asks from here on;
+    /// whether it is gone for good says the future that it returns, for which nobody has to wait.
+    pub async fn settle(&self, seq: u64) -> Result<impl Future<Output = Result<bool, StoreError>> + use<>, StoreError> {
+        let removed = self.send(move |database| outbox::remove(database, seq)).await?;
+        Ok(async { removed.await.map_err(|_| StoreError::Closed)? })
     }
 
     /// What the outbox holds of what it can give up.
@@ -201,6 +201,17 @@ impl Store {
     pub(crate) async fn fill_disk(&self) {
         let fill = |database: &mut Database| database.first("PRAGMA max_page_count = 1", [], |_| Ok(()));
         assert!(self.call(fill).await.is_ok());
+    }
+
+    /// Lets nothing be removed from the outbox, as a full disk does, or lets it again.
+    #[cfg(test)]
+    pub(crate) async fn break_outbox(&self, broken: bool) {
+        let sql = if broken {
+            "CREATE TEMP TRIGGER broken BEFORE DELETE ON outbox BEGIN SELECT RAISE(ABORT, 'broken'); END"
+        } else {
+            "DROP TRIGGER broken"
+        };
+        self.call(move |database| database.execute(sql, [])).await.unwrap();
     }
 
     async fn call<T, F>(&self, call: F) -> Result<T, StoreError>

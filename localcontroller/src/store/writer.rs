@@ -78,9 +78,7 @@ where
             (None, Ok(())) => Err(StoreError::Closed),
         };
         // Whoever asked may have gone; what was written stays written.
-        if let Err(Err(error)) = reply.send(result) {
-            tracing::warn!(%error, "the store could not do what nobody waits for");
-        }
+        let _ = reply.send(result);
     }
 }
 

@@ -160,6 +160,7 @@ fn depth(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
     use skerry_edge::Upstream;
 
@@ -270,10 +271,8 @@ mod tests {
         assert!(matches!(read("w", body.as_bytes()), Err(MessageError::TooLong { .. })));
     }
 
-    #[test]
-    fn the_deepest_message_that_is_taken_can_be_sent() {
-        let deep = (0..MAX_DEPTH - 2).fold(json!(1), |value, _| json!([value]));
-        let report = report("reidjob", &json!({"ownerInfo": {"deep": deep}}));
+    /// The frame in which a report goes to the manager.
+    fn frame(report: NewReport) -> String {
         let frame = Upstream::Report {
             settled: 1,
             report: skerry_edge::Report {
@@ -284,6 +283,49 @@ mod tests {
                 payload: report.payload,
             },
         };
-        Upstream::decode(&frame.encode().unwrap()).unwrap();
+        frame.encode().unwrap()
+    }
+
+    #[test]
+    fn the_deepest_message_that_is_taken_can_be_sent() {
+        let deep = (0..MAX_DEPTH - 2).fold(json!(1), |value, _| json!([value]));
+        let report = report("reidjob", &json!({"ownerInfo": {"deep": deep}}));
+        Upstream::decode(&frame(report)).unwrap();
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 64, 6, |value| {
+            prop_oneof![
+                prop::collection::vec(value.clone(), 0..6).prop_map(Value::from),
+                prop::collection::hash_map("[a-zA-Z]{0,8}", value, 0..6).prop_map(|map| map.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_dropped(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(!matches!(read("w", &bytes), Ok(Meant::Report(_))));
+        }
+
+        #[test]
+        fn whatever_is_taken_can_be_sent(
+            owner_kind in prop_oneof![prop::sample::select(&OWNER_KINDS[..]), Just("Reid Job"), Just("")],
+            owner in prop_oneof![Just("o"), Just("O_"), Just("..")],
+            field in prop::sample::select(&["ownerInfo", "results", "kind", "status", "more"][..]),
+            value in value(),
+        ) {
+            let body = message(owner_kind, &json!({"ownerName": owner, field: value}));
+            if let Ok(Meant::Report(report)) = read("w", &body) {
+                prop_assert!(Upstream::decode(&frame(*report)).is_ok());
+            }
+        }
     }
 }

@@ -18,23 +18,27 @@ pub(crate) const TOLD: usize = 20;
 
 /// `rounds` with what one trainer reported of round `number`.
 ///
-/// A trainer that began anew takes back what it reported of this round and later ones; a round that nobody reported any
-/// more goes. Then the oldest go, down to [`KEPT`].
+/// A trainer that was made anew counts from 1 again: what it reported of later rounds before it began this one is of
+/// another run, and goes. A round that nobody reported any more goes too, and the oldest, down to [`KEPT`].
 pub(crate) fn merge(rounds: &[Round], number: i64, worker: &RoundWorker, now: Timestamp) -> Vec<Round> {
+    let began_before = |known: &RoundWorker| match (&known.start_time, &worker.start_time) {
+        (Some(known), Some(new)) => known < new,
+        _ => false,
+    };
     let mut merged: BTreeMap<i64, Round> = rounds.iter().map(|round| (round.round, round.clone())).collect();
-    for round in merged.range_mut(number..).map(|(_, round)| round) {
+    for (later, round) in merged.range_mut(number..) {
+        let replaced = |known: &RoundWorker| *later == number || began_before(known);
         round
             .workers
-            .retain(|known| known.name != worker.name || known.start_time == worker.start_time);
+            .retain(|known| known.name != worker.name || !replaced(known));
     }
-    merged.retain(|_, round| !round.workers.is_empty());
     let round = merged.entry(number).or_insert_with(|| Round {
         round: number,
         ..Round::default()
     });
-    round.workers.retain(|known| known.name != worker.name);
     round.workers.push(worker.clone());
     round.workers.sort_by(|a, b| a.name.cmp(&b.name));
+    merged.retain(|_, round| !round.workers.is_empty());
     let mut merged: Vec<_> = merged.into_values().map(summed_up).collect();
     merged.drain(..merged.len().saturating_sub(KEPT));
     for round in &mut merged {
@@ -50,56 +54,40 @@ pub(crate) fn merge(rounds: &[Round], number: i64, worker: &RoundWorker, now: Ti
 
 /// The round with what follows from its trainers' reports.
 fn summed_up(round: Round) -> Round {
-    let samples: Option<i64> = round
-        .workers
-        .iter()
-        .filter_map(|worker| worker.samples)
-        .reduce(i64::saturating_add);
     Round {
-        samples,
+        // Each trainer reports the samples of all.
+        samples: round.workers.iter().filter_map(|worker| worker.samples).max(),
         metrics: joint(&round.workers),
         ..round
     }
 }
 
-/// The joint model's figures: what all trainers agree on as it is, numbers that differ as their mean, weighted by the
-/// samples behind them; of anything else the first one counts.
+/// The joint model's figures: what all trainers agree on as it is, numbers that differ as their mean; of anything else
+/// the first one counts.
 fn joint(workers: &[RoundWorker]) -> Vec<Metric> {
-    let mut by_key: BTreeMap<&str, Vec<(&str, Option<i64>)>> = BTreeMap::new();
-    for worker in workers {
-        for metric in &worker.metrics {
-            by_key
-                .entry(&metric.key)
-                .or_default()
-                .push((&metric.value, worker.samples));
-        }
+    let mut by_key: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for metric in workers.iter().flat_map(|worker| &worker.metrics) {
+        by_key.entry(&metric.key).or_default().push(&metric.value);
     }
-    let figure = |(key, values): (&str, Vec<(&str, Option<i64>)>)| {
-        let (first, _) = values.first()?;
-        let agree = values.iter().all(|(value, _)| value == first);
+    let figure = |(key, values): (&str, Vec<&str>)| {
+        let first = *values.first()?;
+        let agree = values.iter().all(|value| *value == first);
         let value = if agree { None } else { mean(&values) };
         Some(Metric {
             key: key.to_owned(),
-            value: value.unwrap_or_else(|| (*first).to_owned()),
+            value: value.unwrap_or_else(|| first.to_owned()),
         })
     };
     by_key.into_iter().filter_map(figure).collect()
 }
 
 /// To six decimals, where all values are numbers.
-#[expect(clippy::cast_precision_loss, reason = "sample counts are far below 2^52")]
-fn mean(values: &[(&str, Option<i64>)]) -> Option<String> {
-    let weighted = values
-        .iter()
-        .all(|(_, samples)| samples.is_some_and(|samples| samples > 0));
-    let mut sum = 0.0;
-    let mut weights = 0.0;
-    for (value, samples) in values {
-        let weight = samples.filter(|_| weighted).map_or(1.0, |samples| samples as f64);
-        sum += value.parse::<f64>().ok().filter(|value| value.is_finite())? * weight;
-        weights += weight;
-    }
-    Some(((sum / weights * 1e6).round() / 1e6).to_string())
+fn mean(values: &[&str]) -> Option<String> {
+    let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
+    let numbers = numbers.filter(|numbers| numbers.iter().all(|number| number.is_finite()))?;
+    let count = f64::from(u32::try_from(numbers.len()).ok()?);
+    let mean = numbers.iter().sum::<f64>() / count;
+    Some(((mean * 1e6).round() / 1e6).to_string())
 }
 
 /// The round as Sedna tells it.

@@ -228,10 +228,10 @@ pub struct Round {
 pub struct RoundWorker {
     /// Its `WORKER_NAME`.
     pub name: String,
-    /// When its training began, as it tells the time: another beginning is another run.
+    /// When it began the round, as it tells the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// How many samples it used.
+    /// How many samples the round rested on: Sedna's library reports those of all trainers together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
     /// Its figures.

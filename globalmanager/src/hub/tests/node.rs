@@ -16,7 +16,7 @@ pub(super) struct Disk {
     pub(super) items: BTreeMap<ItemKey, Item>,
     pub(super) position: Option<Position>,
     pub(super) outbox: BTreeMap<u64, Report>,
-    pub(super) settled: BTreeMap<u64, ReportResult>,
+    pub(super) settled: BTreeMap<u64, (Report, ReportResult)>,
     /// How many objects were written.
     pub(super) puts: usize,
     last_seq: u64,
@@ -108,8 +108,9 @@ impl Store for MemoryStore {
     async fn settle(&self, seq: u64, result: ReportResult) -> Result<(), Infallible> {
         self.wait().await;
         let mut disk = self.disk.lock();
-        disk.outbox.remove(&seq);
-        disk.settled.insert(seq, result);
+        if let Some(report) = disk.outbox.remove(&seq) {
+            disk.settled.insert(seq, (report, result));
+        }
         Ok(())
     }
 }

@@ -334,7 +334,13 @@ async fn reports_are_answered_each_in_its_way() {
     }
     a.signals.outbox.notify_one();
     eventually("all are answered", || a.disk.lock().outbox.is_empty()).await;
-    let settled: Vec<_> = a.disk.lock().settled.values().cloned().collect();
+    let settled: Vec<_> = a
+        .disk
+        .lock()
+        .settled
+        .values()
+        .map(|(_, result)| result.clone())
+        .collect();
     let accepted = || ReportResult::Accepted {};
     assert_eq!(
         settled,

@@ -1,6 +1,6 @@
 //! The store against a model of it: any order of calls, with restarts in between.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, os::unix::fs::FileExt as _};
 
 use proptest::prelude::*;
 use skerry_edge::{
@@ -8,7 +8,7 @@ use skerry_edge::{
     node::{Change, Outgoing},
 };
 
-use super::{batch, event, home, key, metrics, object, open, round};
+use super::{super::StoreError, batch, event, home, key, metrics, object, open, round};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -37,7 +37,13 @@ struct Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn whatever_is_done_to_the_file_the_store_opens(at in 100..40_000_u64, length in 1..9_000_u64, cut in any::<bool>()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(check_damage(at, length, cut))?;
+    }
 
     #[test]
     fn the_store_is_as_its_model(steps in prop::collection::vec(step(), 1..40)) {
@@ -81,7 +87,7 @@ async fn check_steps(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Settle(index) => {
                 let outgoing = store.fetch(0, 10).await.unwrap();
                 if let Some(outgoing) = outgoing.get(index) {
-                    store.settle(outgoing.seq()).await.unwrap();
+                    store.settle(outgoing.seq()).await.unwrap().await.unwrap();
                 }
             }
             Step::Reopen => {
@@ -107,4 +113,51 @@ async fn check_steps(steps: Vec<Step>) -> Result<(), TestCaseError> {
         prop_assert!(seqs.is_sorted_by(|a, b| a < b));
     }
     Ok(())
+}
+
+/// Spoils a part of the file or cuts it off, but for the header: one of another program or of a newer release is not
+/// damaged.
+async fn check_damage(at: u64, length: u64, cut: bool) -> Result<(), TestCaseError> {
+    let home = home();
+    let store = open(&home).await;
+    for version in 1..40 {
+        let name = version.to_string();
+        let put = Change::Put(object(&name, "u", 1));
+        store.apply(batch(version, vec![put])).await.unwrap();
+        store.push(event(&name, &"x".repeat(300))).await.unwrap();
+    }
+    store.close().await;
+    let file = fs::File::options().write(true).open(&home.path).unwrap();
+    if cut {
+        file.set_len(at).unwrap();
+    } else {
+        file.write_all_at(&vec![0xa5; usize::try_from(length).unwrap()], at)
+            .unwrap();
+    }
+    let mut store = open(&home).await;
+    // Each is done, or says that the store is damaged; then the next start begins with an empty one.
+    for _ in 0..2 {
+        let went = async {
+            for row in store.rows().await? {
+                store.object(&row.key.object).await?;
+            }
+            store.fetch(0, 100).await?;
+            let put = Change::Put(object("new", "u", 1));
+            store.apply(batch(99, vec![put])).await?;
+            store.push(event("new", "x")).await
+        };
+        match went.await {
+            Ok(()) => return Ok(()),
+            Err(StoreError::Damaged(_)) => {
+                store.failure().await;
+                store = open(&home).await;
+                store
+                    .apply(batch(1, vec![Change::Put(object("new", "u", 1))]))
+                    .await
+                    .unwrap();
+            }
+            Err(error) => return Err(TestCaseError::fail(error.to_string())),
+        }
+    }
+    Err(TestCaseError::fail("damaged twice"))
 }

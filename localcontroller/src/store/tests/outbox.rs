@@ -63,8 +63,8 @@ async fn numbers_are_never_used_again() {
         .await
         .unwrap();
     store.push(event("a", "x")).await.unwrap();
-    store.settle(1).await.unwrap();
-    store.settle(1).await.unwrap();
+    store.settle(1).await.unwrap().await.unwrap();
+    store.settle(1).await.unwrap().await.unwrap();
     store.close().await;
     let store = open(&home).await;
     store.push(event("a", "y")).await.unwrap();
