@@ -133,6 +133,14 @@ impl Worker {
                 wait: RETRY,
             });
         };
+        if slot.init && slot.container.restart_policy.as_deref() == Some("Always") {
+            let message = "the sandbox does not run init containers with restartPolicy Always".to_owned();
+            return Err(Hold {
+                reason: Some("CreateContainerConfigError"),
+                message,
+                wait: self.site.back_off * LONGEST,
+            });
+        }
         let name = slot.container.image.clone().unwrap_or_default();
         let Some(image) = self.site.images.get(&name) else {
             return Err(self.image_missing(index, &name));
@@ -141,6 +149,11 @@ impl Worker {
         let message = format!("Container image \"{name}\" already present on machine");
         self.site
             .say(&self.pod, Some(&container.name), false, "Pulled", message);
+        if container.lifecycle.is_some() {
+            let message = "the sandbox runs no lifecycle hooks".to_owned();
+            self.site
+                .say(&self.pod, Some(&container.name), true, "HooksIgnored", message);
+        }
         let addresses = Addresses {
             pod: self.address.to_string(),
             host: self.site.address.to_string(),
