@@ -219,6 +219,7 @@ async fn manager(cluster: Shared<Cluster>, seed: u64) -> turmoil::Result {
 /// Stands in for the engine: plans every resource in some order, lists in between, then follows what changes.
 async fn engine(hub: Hub, cluster: Shared<Cluster>, random: Shared<StdRng>) {
     let mut planned = BTreeMap::new();
+    let mut known = BTreeSet::new();
     let mut listed = false;
     loop {
         let wait = random.lock().random_range(5..60);
@@ -237,14 +238,17 @@ async fn engine(hub: Hub, cluster: Shared<Cluster>, random: Shared<StdRng>) {
                 planned.insert(key.clone(), resource.clone());
             }
         }
-        let gone: Vec<_> = planned
-            .keys()
+        // Those that were seen and not planned too: only that they are gone says that what nodes hold of them may go.
+        known.extend(declared.keys().cloned());
+        let gone: Vec<_> = known
+            .iter()
             .filter(|key| !declared.contains_key(*key))
             .cloned()
             .collect();
         for key in gone {
             hub.owner_gone(&key);
             planned.remove(&key);
+            known.remove(&key);
         }
         if !listed && random.lock().random_ratio(1, 20) {
             hub.kind_listed("dataset", declared.into_keys().collect());
