@@ -1,0 +1,253 @@
+//! The documentation does what it says: every command in a `console` block is run, or named here with what runs it
+//! instead, and every link between pages leads somewhere.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::{REPOSITORY, SKERRY, Sandbox};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+/// Commands that are not run here, and what shows that they work.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("cargo run --release -- demo", "the last step of .ci/run"),
+    ("cargo test", "what runs this"),
+    (
+        "cargo run -p skerry-crds --bin crdgen -- charts/skerry/files/crds",
+        "the step of .ci/run that looks for stale generated files",
+    ),
+];
+
+/// How a command is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum How {
+    /// By the built binary alone.
+    Binary,
+    /// Against a sandbox.
+    Cluster,
+    /// It starts the sandbox against which its page's further commands are run, with these arguments.
+    Sandbox(Vec<String>),
+    /// By something else: an entry of [`ELSEWHERE`].
+    Elsewhere,
+}
+
+/// A command of a page.
+struct Documented {
+    page: PathBuf,
+    command: String,
+}
+
+impl fmt::Display for Documented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: $ {}", self.page.display(), self.command)
+    }
+}
+
+impl Documented {
+    /// The command, with the built binary for the one that cargo would build.
+    fn line(&self) -> String {
+        let ours = ["cargo run --release -- ", "cargo run -- "];
+        let rest = ours.iter().find_map(|prefix| self.command.strip_prefix(prefix));
+        rest.map_or_else(|| self.command.clone(), |rest| format!("skerry {rest}"))
+    }
+
+    fn how(&self) -> Option<How> {
+        if ELSEWHERE.iter().any(|(command, _)| *command == self.command) {
+            return Some(How::Elsewhere);
+        }
+        let line = self.line();
+        let words: Vec<_> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["skerry", "sandbox", args @ ..] => Some(How::Sandbox(args.iter().map(ToString::to_string).collect())),
+            ["skerry" | "kubectl", ..] if words.contains(&"kubectl") => Some(How::Cluster),
+            ["skerry", "crds" | "plan" | "--help" | "--version", ..] => Some(How::Binary),
+            _ => None,
+        }
+    }
+
+    /// Runs it at the repository's root, as a reader would; what watches is asked once.
+    fn run(&self, home: &Path, kubeconfig: Option<&Path>) {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let binaries = Path::new(SKERRY).parent().unwrap().display();
+        let line = format!("{} ", self.line())
+            .replace(" -w ", " ")
+            .replace(" --watch ", " ");
+        println!("{self}");
+        let output = Command::new("sh")
+            .args(["-c", &line])
+            .current_dir(REPOSITORY)
+            .env("PATH", format!("{binaries}:{path}"))
+            .env("HOME", home)
+            .env("KUBECONFIG", kubeconfig.unwrap_or(Path::new("/dev/null")))
+            .output()
+            .unwrap();
+        let (said, complained) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(output.status.success(), "{self}\n{said}{complained}");
+    }
+}
+
+#[test]
+fn every_command_is_known() {
+    let all = all_commands();
+    assert!(!all.is_empty());
+    let unknown: Vec<_> = all.iter().filter(|documented| documented.how().is_none()).collect();
+    let unknown: Vec<_> = unknown.iter().map(ToString::to_string).collect();
+    assert!(
+        unknown.is_empty(),
+        "neither run by this test nor in its table of what is shown elsewhere:\n{}",
+        unknown.join("\n")
+    );
+    for (command, because) in ELSEWHERE {
+        let used = all.iter().any(|documented| documented.command == command);
+        assert!(used, "no page has `{command}` any more (it was shown by {because})");
+    }
+}
+
+#[test]
+fn commands_that_need_no_cluster_work() {
+    let home = TempDir::new().unwrap();
+    let all = all_commands();
+    let alone: Vec<_> = all
+        .iter()
+        .filter(|documented| documented.how() == Some(How::Binary))
+        .collect();
+    assert!(!alone.is_empty());
+    for documented in alone {
+        documented.run(home.path(), None);
+    }
+}
+
+#[test]
+fn commands_that_need_a_cluster_work() {
+    if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
+        assert!(
+            std::env::var_os("SKERRY_REQUIRE_KUBECTL").is_none(),
+            "kubectl is not on PATH"
+        );
+        println!("skipped: kubectl is not on PATH");
+        return;
+    }
+    let mut run = 0;
+    for page in pages() {
+        let home = TempDir::new().unwrap();
+        let mut sandbox: Option<Sandbox> = None;
+        for documented in commands(&page) {
+            match documented.how() {
+                Some(How::Sandbox(args)) => {
+                    if let Some(earlier) = sandbox.take() {
+                        assert!(earlier.end(Signal::SIGTERM).success(), "{documented}");
+                    }
+                    let args: Vec<_> = args.iter().map(String::as_str).collect();
+                    sandbox = Some(Sandbox::start(home.path(), &args));
+                }
+                Some(How::Cluster) => {
+                    let sandbox = sandbox.get_or_insert_with(|| Sandbox::start(home.path(), &[]));
+                    documented.run(home.path(), Some(&sandbox.kubeconfig));
+                    run += 1;
+                }
+                Some(How::Binary | How::Elsewhere) | None => {}
+            }
+        }
+        if let Some(sandbox) = sandbox {
+            assert!(sandbox.end(Signal::SIGTERM).success(), "{}", page.display());
+        }
+    }
+    assert!(run > 0);
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let examples = ["examples/README.md", "examples/data/README.md"];
+    let mut broken = BTreeSet::new();
+    let mut followed = 0;
+    for page in pages().into_iter().chain(examples.map(PathBuf::from)) {
+        for link in links(&read(&page)) {
+            let (file, section) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().unwrap().join(file),
+            };
+            let found = Path::new(REPOSITORY).join(&target).exists();
+            if !found || !section.is_empty() && !sections(&read(&target)).contains(section) {
+                broken.insert(format!("{}: {link}", page.display()));
+            }
+            followed += 1;
+        }
+    }
+    assert_eq!(broken, BTreeSet::new());
+    assert!(followed > 10, "{followed} links found");
+}
+
+/// The pages with commands, relative to the repository's root.
+fn pages() -> Vec<PathBuf> {
+    let docs = fs::read_dir(Path::new(REPOSITORY).join("docs")).unwrap();
+    let docs = docs.map(|entry| Path::new("docs").join(entry.unwrap().file_name()));
+    let mut docs: Vec<_> = docs
+        .filter(|page| page.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    docs.sort();
+    [PathBuf::from("README.md"), PathBuf::from("CONTRIBUTING.md")]
+        .into_iter()
+        .chain(docs)
+        .collect()
+}
+
+fn read(page: &Path) -> String {
+    fs::read_to_string(Path::new(REPOSITORY).join(page)).unwrap()
+}
+
+fn all_commands() -> Vec<Documented> {
+    pages().iter().flat_map(|page| commands(page)).collect()
+}
+
+/// What follows `$ ` in the page's `console` blocks, lines that end in `\` joined with the next.
+fn commands(page: &Path) -> Vec<Documented> {
+    let text = read(page).replace("\\\n", " ");
+    let mut inside = false;
+    let mut commands = Vec::new();
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("```") {
+            inside = !inside && line.trim_end() == "```console";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            commands.push(Documented {
+                page: page.to_owned(),
+                command: command.split_whitespace().collect::<Vec<_>>().join(" "),
+            });
+        }
+    }
+    commands
+}
+
+/// Where the page's links lead, those out of the repository apart.
+fn links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    targets
+        .map(|(target, _)| target.to_owned())
+        .filter(|target| !target.contains("://"))
+        .collect()
+}
+
+/// The page's headings as anchors, as GitHub makes them.
+fn sections(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| -> String {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
