@@ -1,11 +1,11 @@
 //! The CEL rules of a schema (`x-kubernetes-validations`): which of them are to run on which part of an object, against
 //! which old value, and how a failure reads. Evaluation itself is kube's.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
-use kube::core::cel::{CompiledSchema, ErrorKind, ValidationError, Validator, compile_schema};
+use kube::core::cel::{CompiledSchema, ErrorKind, ValidationError, ValidationErrors, Validator, compile_schema};
 use regex::Regex;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     node::{Additional, Schema},
@@ -22,13 +22,17 @@ thread_local! {
 
 static OLD_SELF: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\boldSelf\b").ok());
 
-/// The rules of one node, compiled with the types of what is below it but without its rules.
+/// The rules of one node.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// Where there is no old value.
-    create: CompiledSchema,
-    /// Where there is one.
-    update: CompiledSchema,
+    /// The rules alone: whether they compile, and which are about change.
+    alone: CompiledSchema,
+    source: Vec<Value>,
+    /// The node, for the types of what is below it.
+    schema: Value,
+    /// Rules with types, for values that have no old one and for those that have. Made when first needed.
+    create: OnceLock<CompiledSchema>,
+    update: OnceLock<CompiledSchema>,
     /// The schema's type, which messages show in place of the value.
     type_name: String,
 }
@@ -40,48 +44,49 @@ impl Rules {
             .get("x-kubernetes-validations")?
             .as_array()
             .filter(|r| !r.is_empty())?;
-        let type_name = schema
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
-        let mut shape = schema.clone();
-        strip(&mut shape);
-        let with = |old: bool| {
-            let mut shape = shape.clone();
-            if let Some(shape) = shape.as_object_mut() {
-                let rules = rules.iter().map(|r| prepared(r, old)).collect();
-                shape.insert("x-kubernetes-validations".into(), Value::Array(rules));
-            }
-            compile_schema(&shape)
-        };
+        let prepared: Vec<_> = rules.iter().map(|rule| prepared(rule, true)).collect();
         Some(Self {
-            create: with(false),
-            update: with(true),
-            type_name,
+            alone: compile_schema(&json!({"x-kubernetes-validations": prepared})),
+            source: rules.clone(),
+            schema: schema.clone(),
+            create: OnceLock::new(),
+            update: OnceLock::new(),
+            type_name: schema
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
         })
     }
 
     /// The first rule that does not compile: its place, and why.
     pub(crate) fn error(&self) -> Option<(usize, String)> {
-        let mut rules = self.update.validations.iter().enumerate();
+        let mut rules = self.alone.validations.iter().enumerate();
         rules.find_map(|(index, rule)| Some((index, rule.as_ref().err()?.to_string())))
     }
 
+    fn with_types(&self, old: bool) -> CompiledSchema {
+        let mut shape = self.schema.clone();
+        strip(&mut shape);
+        if let Some(shape) = shape.as_object_mut() {
+            let rules = self.source.iter().map(|rule| prepared(rule, old)).collect();
+            shape.insert("x-kubernetes-validations".into(), Value::Array(rules));
+        }
+        compile_schema(&shape)
+    }
+
     fn run(&self, value: &Value, old: Option<&Value>) -> Vec<ValidationError> {
-        let compiled = if old.is_some() { &self.update } else { &self.create };
-        VALIDATOR
-            .with(|v| v.validate_compiled(compiled, value, old))
-            .err()
-            .map(kube::core::cel::ValidationErrors::into_vec)
-            .unwrap_or_default()
+        let compiled = match old {
+            Some(_) => self.update.get_or_init(|| self.with_types(true)),
+            None => self.create.get_or_init(|| self.with_types(false)),
+        };
+        let failed = VALIDATOR.with(|v| v.validate_compiled(compiled, value, old)).err();
+        failed.map(ValidationErrors::into_vec).unwrap_or_default()
     }
 
     fn is_transition(&self, rule: &str) -> bool {
-        let compiled = self.update.validations.iter().filter_map(|r| r.as_ref().ok());
-        compiled
-            .into_iter()
-            .any(|r| r.is_transition_rule && r.rule.rule == rule)
+        let mut compiled = self.alone.validations.iter().filter_map(|r| r.as_ref().ok());
+        compiled.any(|r| r.is_transition_rule && r.rule.rule == rule)
     }
 }
 

@@ -16,6 +16,7 @@ mod node;
 mod number;
 mod parse;
 mod path;
+mod pattern;
 mod prune;
 mod validate;
 

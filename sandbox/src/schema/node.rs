@@ -7,10 +7,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use regex::Regex;
 use serde_json::Value;
 
-use super::{builtin, cel::Rules};
+use super::{builtin, cel::Rules, pattern::Pattern};
 
 #[expect(
     clippy::struct_excessive_bools,
@@ -142,13 +141,6 @@ pub(crate) struct Limits {
 pub(crate) struct Bound {
     pub(crate) value: f64,
     pub(crate) exclusive: bool,
-}
-
-/// A regular expression with its source, which messages show.
-#[derive(Debug)]
-pub(crate) struct Pattern {
-    pub(crate) source: String,
-    pub(crate) regex: Result<Regex, String>,
 }
 
 static STRING: LazyLock<Arc<Schema>> = LazyLock::new(|| {

@@ -4,12 +4,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::{
     cel::Rules,
-    node::{Additional, Bound, Limits, ListKind, PatchStrategy, Pattern, Schema, Type},
+    node::{Additional, Bound, Limits, ListKind, PatchStrategy, Schema, Type},
+    pattern::Pattern,
 };
 
 /// How the types that a schema refers to are found by name; `None` leaves the field open.
@@ -152,7 +152,7 @@ fn limits(map: &Map<String, Value>, resolve: Resolve<'_>) -> Option<Arc<Limits>>
         "not",
         "exclusiveMaximum",
     ];
-    if !WORDS.iter().any(|word| map.contains_key(*word)) {
+    if !map.keys().any(|word| WORDS.contains(&word.as_str())) {
         return None;
     }
     let number = |key: &str| map.get(key).and_then(Value::as_f64);
@@ -174,7 +174,7 @@ fn limits(map: &Map<String, Value>, resolve: Resolve<'_>) -> Option<Arc<Limits>>
         multiple_of: number("multipleOf"),
         max_length: count("maxLength"),
         min_length: count("minLength"),
-        pattern: text("pattern").map(pattern),
+        pattern: text("pattern").map(Pattern::new),
         format: text("format").filter(|f| super::format::is_known(f)).map(str::to_owned),
         max_items: count("maxItems"),
         min_items: count("minItems"),
@@ -187,13 +187,6 @@ fn limits(map: &Map<String, Value>, resolve: Resolve<'_>) -> Option<Arc<Limits>>
         one_of: branches("oneOf"),
         not: map.get("not").map(|s| Box::new(parse(s, resolve))),
     }))
-}
-
-fn pattern(source: &str) -> Pattern {
-    Pattern {
-        source: source.to_owned(),
-        regex: Regex::new(source).map_err(|e| e.to_string()),
-    }
 }
 
 pub(crate) fn flag(map: &Map<String, Value>, key: &str) -> bool {

@@ -339,7 +339,7 @@ mod tests {
         original
     }
 
-    fn pod(spec: Value) -> Value {
+    fn pod(spec: &Value) -> Value {
         json!({"spec": {"template": {"spec": spec}}})
     }
 
@@ -416,14 +416,14 @@ mod tests {
                 json!({"volumes": [{"name": "v", "hostPath": {"path": "/x"}}]}),
             ),
         ] {
-            assert_eq!(patched(pod(original), pod(change)), pod(result));
+            assert_eq!(patched(pod(&original), pod(&change)), pod(&result));
         }
     }
 
     #[test]
     fn the_order_that_is_stated_holds() {
-        let original = pod(json!({"containers": [{"name": "a"}, {"name": "server-only"}, {"name": "b"}]}));
-        let change = pod(json!({
+        let original = pod(&json!({"containers": [{"name": "a"}, {"name": "server-only"}, {"name": "b"}]}));
+        let change = pod(&json!({
             "$setElementOrder/containers": [{"name": "b"}, {"name": "c"}, {"name": "a"}],
             "containers": [{"name": "c", "image": "x"}],
         }));
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn what_cannot_be_followed_says_why() {
         let schema = builtin("apps", "v1", "Deployment").unwrap();
-        let original = pod(json!({"containers": [{"name": "a"}]}));
+        let original = pod(&json!({"containers": [{"name": "a"}]}));
         for (change, why) in [
             (
                 json!({"containers": [{"image": "x"}]}),
@@ -484,7 +484,7 @@ mod tests {
                 "list element types are not identical in containers: elements are objects with the field name",
             ),
         ] {
-            let error = patch(schema, &mut original.clone(), pod(change)).unwrap_err();
+            let error = patch(schema, &mut original.clone(), pod(&change)).unwrap_err();
             assert_eq!(error.to_string(), why);
         }
     }

@@ -109,8 +109,8 @@ fn selectable(field: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldE
         errors.push(FieldError::required(path, ""));
         return;
     }
-    let names = json.split('.').skip(1);
-    let target = names.fold(Some(schema), |node, name| node?.get("properties")?.get(name));
+    let mut names = json.split('.').skip(1);
+    let target = names.try_fold(schema, |node, name| node.get("properties")?.get(name));
     let Some(target) = target else {
         errors.push(FieldError::invalid(
             path,

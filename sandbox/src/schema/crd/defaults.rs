@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::parsed;
 use crate::{
     api::FieldError,
-    schema::{path::Path, validate::Checker},
+    schema::{cel::Rules, path::Path, validate::Checker},
 };
 
 pub(super) fn check(schema: &Value, root: &str, errors: &mut Vec<FieldError>) {
@@ -14,12 +14,10 @@ pub(super) fn check(schema: &Value, root: &str, errors: &mut Vec<FieldError>) {
 
 fn node(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let Some(map) = schema.as_object() else { return };
-    let own = parsed(schema);
     if let Some(default) = map.get("default").filter(|default| !default.is_null()) {
-        self::default(&own, default, &path.field("default").to_string(), errors);
+        self::default(&parsed(schema), default, &path.field("default").to_string(), errors);
     }
-    if let Some(why) = own.rules.as_ref().and_then(|rules| rules.error()) {
-        let (index, why) = why;
+    if let Some((index, why)) = Rules::compile(schema).and_then(|rules| rules.error()) {
         let list = path.field("x-kubernetes-validations");
         let rule = map
             .get("x-kubernetes-validations")

@@ -8,6 +8,7 @@ use crate::{
 };
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const UNSUPPORTED: [&str; 6] = [
     "id",
     "additionalItems",
@@ -28,7 +29,7 @@ pub(super) fn check(schema: &Value, root: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// `atomic`: where above this node old values cease to be told apart.
-fn node(schema: &Value, path: &Path<'_>, atomic: Option<&str>, errors: &mut Vec<FieldError>) {
+fn node(schema: &Value, path: &Path<'_>, atomic: Option<&Path<'_>>, errors: &mut Vec<FieldError>) {
     let Some(map) = schema.as_object() else { return };
     words(map, path, errors);
     lists(map, path, errors);
@@ -36,12 +37,11 @@ fn node(schema: &Value, path: &Path<'_>, atomic: Option<&str>, errors: &mut Vec<
     children(map, path, atomic, errors);
 }
 
-fn children(map: &Map<String, Value>, path: &Path<'_>, atomic: Option<&str>, errors: &mut Vec<FieldError>) {
+fn children(map: &Map<String, Value>, path: &Path<'_>, atomic: Option<&Path<'_>>, errors: &mut Vec<FieldError>) {
     let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
-    let here = path.to_string();
     let properties = path.field("properties");
     let in_map = if text("x-kubernetes-map-type") == "atomic" {
-        Some(here.as_str())
+        Some(path)
     } else {
         atomic
     };
@@ -55,7 +55,7 @@ fn children(map: &Map<String, Value>, path: &Path<'_>, atomic: Option<&str>, err
         let in_list = if text("x-kubernetes-list-type") == "map" {
             atomic
         } else {
-            Some(here.as_str())
+            Some(path)
         };
         node(items, &path.field("items"), in_list, errors);
     }
@@ -108,7 +108,6 @@ fn words(map: &Map<String, Value>, path: &Path<'_>, errors: &mut Vec<FieldError>
         let why = "additionalProperties and properties are mutual exclusive";
         errors.push(FieldError::forbidden(at("additionalProperties"), why));
     }
-    const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
     if map.get(PRESERVE) == Some(&Value::Bool(false)) {
         errors.push(FieldError::invalid(at(PRESERVE), false, "must be true or undefined"));
     }
@@ -203,7 +202,7 @@ fn map_items(items: &Map<String, Value>, keys: &[String], path: &Path<'_>, error
     }
 }
 
-fn rules(map: &Map<String, Value>, path: &Path<'_>, atomic: Option<&str>, errors: &mut Vec<FieldError>) {
+fn rules(map: &Map<String, Value>, path: &Path<'_>, atomic: Option<&Path<'_>>, errors: &mut Vec<FieldError>) {
     let list = path.field("x-kubernetes-validations");
     for (index, rule) in map
         .get("x-kubernetes-validations")

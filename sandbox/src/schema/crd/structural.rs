@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use crate::{
     api::FieldError,
-    schema::{parse::flag, path::Path},
+    schema::{parse::flag, path::Path, pattern::Pattern},
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -159,7 +158,7 @@ fn values(map: &Map<String, Value>, path: &Path<'_>, known: bool, errors: &mut V
         nested(schema, &path.field("not"), false, errors);
     }
     if let Some(pattern) = map.get("pattern").and_then(Value::as_str)
-        && let Err(error) = Regex::new(pattern)
+        && let Err(error) = Pattern::new(pattern).regex
     {
         let why = format!("must be a valid regular expression, but isn't: {error}");
         errors.push(FieldError::invalid(path.field("pattern").to_string(), pattern, why));

@@ -53,15 +53,13 @@ enum Cells {
 impl Printer {
     /// For a resource. `printer_columns` are `additionalPrinterColumns` of the version of a custom resource.
     pub fn new(resource: &Resource, printer_columns: Option<&[Value]>) -> Self {
-        match printer_columns {
-            Some(columns) => Self::custom(columns),
-            None => {
-                let (columns, cells) = columns::builtin(&resource.group, &resource.kind);
-                Self {
-                    columns,
-                    cells: Cells::Builtin(cells),
-                }
-            }
+        if let Some(columns) = printer_columns {
+            return Self::custom(columns);
+        }
+        let (columns, cells) = columns::builtin(&resource.group, &resource.kind);
+        Self {
+            columns,
+            cells: Cells::Builtin(cells),
         }
     }
 

@@ -1,0 +1,58 @@
+//! Pods that run: roll-outs, logs, and the shell that there is not.
+
+use crate::cluster::{Cluster, WEB};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_is_followed_to_its_end_and_undone() {
+    let Some(cluster) = Cluster::start().await else { return };
+    cluster.apply(WEB).await;
+    let told = cluster
+        .ok(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .await;
+    assert!(told.contains(r#"deployment "web" successfully rolled out"#), "{told}");
+    cluster.apply(&WEB.replace("sleeper:1", "sleeper:2")).await;
+    cluster
+        .ok(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .await;
+    let history = cluster.ok(&["rollout", "history", "deployment/web"]).await;
+    assert!(history.contains("1         <none>\n2         <none>\n"), "{history}");
+    cluster.ok(&["rollout", "undo", "deployment/web"]).await;
+    cluster
+        .ok(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .await;
+    assert_eq!(
+        cluster.field("deployment/web", "..containers[0].image").await,
+        "sleeper:1"
+    );
+    cluster.ok(&["rollout", "restart", "deployment/web"]).await;
+    cluster
+        .ok(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .await;
+    // An image that nobody has: the roll-out does not end.
+    cluster.ok(&["set", "image", "deployment/web", "main=nowhere:1"]).await;
+    let stuck = cluster
+        .fails(&["rollout", "status", "deployment/web", "--timeout=2s"])
+        .await;
+    assert!(stuck.contains("timed out waiting for the condition"), "{stuck}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_are_followed_and_no_shell_is_opened() {
+    let Some(cluster) = Cluster::start().await else { return };
+    cluster.ok(&["run", "clock", "--image=ticker:1"]).await;
+    cluster
+        .ok(&["wait", "--for=condition=Ready", "pod/clock", "--timeout=60s"])
+        .await;
+    let mut logs = cluster.follow(&["logs", "-f", "clock"]);
+    for _ in 0..3 {
+        logs.line_with("tick").await;
+    }
+    assert_eq!(cluster.ok(&["logs", "clock", "--tail=2"]).await, "tick\ntick\n");
+    let refused = cluster.fails(&["exec", "clock", "--", "ls"]).await;
+    assert!(refused.contains("opens no shell"), "{refused}");
+    cluster
+        .ok(&["delete", "pod", "clock", "--grace-period=0", "--force"])
+        .await;
+    cluster.end().await;
+}
