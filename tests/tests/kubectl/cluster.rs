@@ -10,7 +10,7 @@ use std::{
 };
 
 use skerry_sandbox::{
-    api::Verb,
+    api::{Mark, Verb},
     cluster::{Image, Images, NodeSpec, Options, Sandbox},
 };
 use tempfile::TempDir;
@@ -153,10 +153,10 @@ impl Cluster {
             .unwrap()
     }
 
-    /// Waits until a `kubectl` watches a resource, by its plural name.
-    pub async fn watching(&self, resource: &str) {
+    /// Waits until a `kubectl` watches a resource, by its plural name, that it did not at the mark.
+    pub async fn watching(&self, resource: &str, since: Mark) {
         let is_watched = || {
-            let all = self.sandbox.server().requests().all();
+            let all = self.sandbox.server().requests().since(since);
             let mut asked = all
                 .iter()
                 .map(|entry| &entry.request)

@@ -1,4 +1,4 @@
-//! Pods that run: roll-outs, logs, and the shell that there is not.
+//! Pods that run: roll-outs.
 
 use crate::cluster::{Cluster, WEB};
 
@@ -34,25 +34,5 @@ async fn a_rollout_is_followed_to_its_end_and_undone() {
         .fails(&["rollout", "status", "deployment/web", "--timeout=2s"])
         .await;
     assert!(stuck.contains("timed out waiting for the condition"), "{stuck}");
-    cluster.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn logs_are_followed_and_no_shell_is_opened() {
-    let Some(cluster) = Cluster::start().await else { return };
-    cluster.ok(&["run", "clock", "--image=ticker:1"]).await;
-    cluster
-        .ok(&["wait", "--for=condition=Ready", "pod/clock", "--timeout=60s"])
-        .await;
-    let mut logs = cluster.follow(&["logs", "-f", "clock"]);
-    for _ in 0..3 {
-        logs.line_with("tick").await;
-    }
-    assert_eq!(cluster.ok(&["logs", "clock", "--tail=2"]).await, "tick\ntick\n");
-    let refused = cluster.fails(&["exec", "clock", "--", "ls"]).await;
-    assert!(refused.contains("opens no shell"), "{refused}");
-    cluster
-        .ok(&["delete", "pod", "clock", "--grace-period=0", "--force"])
-        .await;
     cluster.end().await;
 }
