@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     clock::seconds,
-    object::{child, map, meta},
+    object::{array, child, map, meta},
     resource::{Generation, Resource, ScalePaths},
     state::State,
     store::{Key, TableName},
@@ -89,10 +89,7 @@ fn scale(paths: &Map<String, Value>) -> ScalePaths {
 
 /// Sets a condition, keeping the time of its last transition if its status stays.
 pub(super) fn set_condition(object: &mut Value, kind: &str, status: &str, why: (&str, &str), now: Value) {
-    let conditions = child(map(object), "status")
-        .entry("conditions")
-        .or_insert_with(|| json!([]));
-    let Value::Array(conditions) = conditions else { return };
+    let conditions = array(child(map(object), "status"), "conditions");
     let found = conditions.iter_mut().find(|condition| text(condition, "type") == kind);
     let since = match &found {
         Some(condition) if text(condition, "status") == status => condition.get("lastTransitionTime").cloned(),

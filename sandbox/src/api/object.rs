@@ -37,6 +37,18 @@ pub(super) fn child<'a>(parent: &'a mut Map<String, Value>, field: &str) -> &'a 
     map(parent.entry(field).or_insert(Value::Null))
 }
 
+/// A field that is a list, made if missing.
+pub(super) fn array<'a>(parent: &'a mut Map<String, Value>, field: &str) -> &'a mut Vec<Value> {
+    let value = parent.entry(field).or_insert(Value::Null);
+    if !value.is_array() {
+        *value = Value::Array(Vec::new());
+    }
+    match value {
+        Value::Array(list) => list,
+        _ => unreachable!("made a list above"),
+    }
+}
+
 /// Sets `metadata.<field>`, or removes it.
 pub(super) fn set_meta(object: &mut Value, field: &str, value: Option<Value>) {
     let metadata = metadata(object);

@@ -37,8 +37,8 @@ pub struct Schema {
     pub(crate) rules: Option<Arc<Rules>>,
     /// There is a CEL rule here or below.
     pub(crate) any_rules: bool,
-    /// The built-in type that this is, such as `PodSpec`.
-    pub(crate) type_name: Option<Arc<str>>,
+    /// The built-in type that this is, such as `core.v1.PodSpec`.
+    pub(crate) type_path: Option<Arc<str>>,
 }
 
 /// A JSON type that a schema can ask for.
@@ -194,7 +194,12 @@ impl Schema {
 
     /// The built-in type that this is, such as `PodSpec`; `None` for other schemas and for types without a name.
     pub fn type_name(&self) -> Option<&str> {
-        self.type_name.as_deref()
+        self.type_path()?.rsplit('.').next()
+    }
+
+    /// The same with its group and version, such as `core.v1.PodSpec`.
+    pub fn type_path(&self) -> Option<&str> {
+        self.type_path.as_deref()
     }
 
     /// True for an object whose keys are data, as opposed to fields.

@@ -48,7 +48,7 @@ pub(crate) fn parse(json: &Value, resolve: Resolve<'_>) -> Schema {
         limits: limits(map, resolve),
         rules: Rules::compile(json).map(Arc::new),
         any_rules: false,
-        type_name: None,
+        type_path: None,
     };
     let additional = match &schema.additional {
         Some(Additional::Of(below)) => Some(below),

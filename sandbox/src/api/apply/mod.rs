@@ -30,6 +30,8 @@ const BEFORE: &str = "before-first-apply";
 pub(super) struct Typed<'a> {
     pub(super) schema: Option<&'a Schema>,
     pub(super) api_version: String,
+    /// An object of the type of which nothing is set.
+    pub(super) empty: Value,
     /// Fields that the endpoint does not write, so that nobody comes to own them through it.
     pub(super) reset: FieldSet,
 }
@@ -56,7 +58,7 @@ impl Typed<'_> {
         let mut managers = Managers::decode(meta_value(live, "managedFields")).unwrap_or_default();
         if managers.0.is_empty() && meta_value(live, "uid").is_some() {
             let before = Owner::new(BEFORE, false, "", &self.api_version);
-            self.record(&json!({}), &bare, &mut managers, &before, now);
+            self.record(&self.empty, &bare, &mut managers, &before, now);
         }
         let merged = merge(self.schema, Some(&bare), Some(patch)).unwrap_or(Value::Null);
         let last = managers.0.get(owner).map(|owned| owned.fields.clone());

@@ -1,6 +1,7 @@
 //! The built-in resources: the rules that they obey beyond what their description says.
 
 mod address;
+mod always;
 mod defaults;
 mod normal;
 mod pod;
@@ -8,7 +9,7 @@ mod prepare;
 mod quantity;
 mod validate;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     field_error::FieldError,
@@ -111,11 +112,21 @@ pub(super) fn normalize_metadata(object: &mut Value) -> Result<(), String> {
 /// Makes a new object what Kubernetes makes it.
 pub(super) fn prepare_create(resource: &Resource, object: &mut Value) {
     prepare::create(&resource.names.kind, resource.has_status(), object);
+    shape(resource, object);
 }
 
 /// Adds the fields that are there whether set or not.
 pub(super) fn shape(resource: &Resource, object: &mut Value) {
-    prepare::shape(&resource.names.kind, object);
+    if let Some(schema) = resource.schema.as_ref().filter(|_| resource.is_storage_version()) {
+        always::fill(schema, object);
+    }
+}
+
+/// An object of a kind of which nothing is set.
+pub(super) fn empty(resource: &Resource) -> Value {
+    let mut object = json!({});
+    shape(resource, &mut object);
+    object
 }
 
 /// Why an object is refused, its metadata apart.

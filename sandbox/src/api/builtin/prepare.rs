@@ -1,10 +1,10 @@
-//! What Kubernetes itself writes into built-in objects when they are created or changed: first status, service account,
-//! tolerations, and the fields that are always there.
+//! What Kubernetes itself writes into built-in objects when they are created: first status, service account,
+//! tolerations.
 
 use serde_json::{Map, Value, json};
 
 use super::defaults::{each, set};
-use crate::api::object::{child, map};
+use crate::api::object::{array, child, map};
 
 /// Seconds that a pod stays on a node that is away.
 const TOLERATION_SECONDS: i64 = 300;
@@ -28,7 +28,6 @@ pub(super) fn create(kind: &str, has_status: bool, object: &mut Value) {
         }
         _ => {}
     }
-    shape(kind, object);
 }
 
 /// What admission adds to every pod.
@@ -39,10 +38,7 @@ fn admit_pod(spec: &mut Map<String, Value>) {
     set(spec, "priority", 0);
     set(spec, "preemptionPolicy", "PreemptLowerPriority");
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-        let Value::Array(tolerations) = tolerations else {
-            continue;
-        };
+        let tolerations = array(spec, "tolerations");
         let tolerated = tolerations.iter().any(|toleration| {
             let is = |field: &str, values: &[&str]| {
                 let text = toleration.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -81,107 +77,6 @@ fn quality(spec: &mut Map<String, Value>) -> &'static str {
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
         _ => "BestEffort",
-    }
-}
-
-/// Fields that are there in every object of a kind, set or not.
-pub(super) fn shape(kind: &str, object: &mut Value) {
-    let fields = map(object);
-    let zeros = |map: &mut Map<String, Value>, names: &[&str]| {
-        for name in names {
-            if !map.contains_key(*name) {
-                map.insert((*name).into(), json!(0));
-            }
-        }
-    };
-    match kind {
-        "Deployment" | "Job" | "CronJob" => {
-            child(fields, "status");
-        }
-        "ReplicaSet" => zeros(child(fields, "status"), &["replicas"]),
-        "StatefulSet" => zeros(child(fields, "status"), &["replicas", "availableReplicas"]),
-        "DaemonSet" => zeros(
-            child(fields, "status"),
-            &[
-                "currentNumberScheduled",
-                "numberMisscheduled",
-                "desiredNumberScheduled",
-                "numberReady",
-            ],
-        ),
-        "PodDisruptionBudget" => zeros(
-            child(fields, "status"),
-            &["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"],
-        ),
-        "Service" | "Ingress" => {
-            child(child(fields, "status"), "loadBalancer");
-        }
-        "HorizontalPodAutoscaler" => {
-            let status = child(fields, "status");
-            status.entry("currentMetrics").or_insert(Value::Null);
-            zeros(status, &["desiredReplicas"]);
-        }
-        "Lease" | "Namespace" | "Node" | "NetworkPolicy" => {
-            child(fields, "spec");
-        }
-        "EndpointSlice" => {
-            for list in ["endpoints", "ports"] {
-                fields.entry(list).or_insert(Value::Null);
-            }
-            for endpoint in each(fields, "endpoints") {
-                child(endpoint, "conditions");
-            }
-        }
-        "Pod" => pod_shape(fields),
-        "Event" => {
-            child(fields, "source");
-            child(fields, "involvedObject");
-            for time in ["firstTimestamp", "lastTimestamp", "eventTime"] {
-                fields.entry(time).or_insert(Value::Null);
-            }
-            for text in ["reportingComponent", "reportingInstance"] {
-                fields.entry(text).or_insert_with(|| "".into());
-            }
-        }
-        _ => {}
-    }
-    if kind == "Node" {
-        node_shape(fields);
-    }
-}
-
-fn pod_shape(pod: &mut Map<String, Value>) {
-    let status = child(pod, "status");
-    for list in ["containerStatuses", "initContainerStatuses"] {
-        for container in each(status, list) {
-            child(container, "lastState");
-            child(container, "state");
-            container.entry("ready").or_insert(Value::Bool(false));
-            container.entry("restartCount").or_insert_with(|| json!(0));
-            container.entry("image").or_insert_with(|| "".into());
-            container.entry("imageID").or_insert_with(|| "".into());
-        }
-    }
-}
-
-fn node_shape(node: &mut Map<String, Value>) {
-    let status = child(node, "status");
-    let endpoint = child(child(status, "daemonEndpoints"), "kubeletEndpoint");
-    endpoint.entry("Port").or_insert_with(|| json!(0));
-    let info = child(status, "nodeInfo");
-    for text in [
-        "machineID",
-        "systemUUID",
-        "bootID",
-        "kernelVersion",
-        "osImage",
-        "containerRuntimeVersion",
-        "kubeletVersion",
-        "kubeProxyVersion",
-        "operatingSystem",
-        "architecture",
-    ] {
-        info.entry(text).or_insert_with(|| "".into());
     }
 }
 

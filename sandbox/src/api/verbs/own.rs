@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::{
     apply::{FieldSet, Owner, Typed},
+    builtin,
     options::WriteOptions,
     state::{Call, State},
 };
@@ -14,7 +15,17 @@ impl Call<'_> {
         Typed {
             schema: self.resource.schema.as_deref(),
             api_version: self.resource.api_version(),
+            empty: self.empty(),
             reset: self.reset_fields(),
+        }
+    }
+
+    /// An object of which nothing is set, as ownership sees one that does not exist yet.
+    pub(in crate::api) fn empty(&self) -> Value {
+        if self.resource.custom {
+            json!({})
+        } else {
+            builtin::empty(self.resource)
         }
     }
 

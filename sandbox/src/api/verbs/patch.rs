@@ -1,12 +1,12 @@
 //! Patch: JSON, merge and strategic merge patches, and server-side apply.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::admit::Source;
 use crate::api::{
     apply,
     convert::from_storage,
-    object::{meta, meta_value},
+    object::{map, meta, meta_value},
     options::WriteOptions,
     state::{Call, Reply, State},
     status::ApiError,
@@ -121,7 +121,9 @@ impl State {
             )));
         }
         let existing = self.existing(call);
-        let nothing = json!({"apiVersion": resource.api_version(), "kind": resource.names.kind});
+        let mut nothing = call.empty();
+        map(&mut nothing).insert("apiVersion".into(), resource.api_version().into());
+        map(&mut nothing).insert("kind".into(), resource.names.kind.as_str().into());
         let live = existing.as_ref().map_or(&nothing, |existing| &existing.value);
         let (owner, now) = (call.owner(options, true), self.clock.now());
         let mut new = match &existing {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api::{
     clock::seconds,
-    object::{child, is_terminating, map, meta, meta_value, metadata},
+    object::{array, child, is_terminating, map, meta, meta_value, metadata},
     options::{DeleteOptions, WriteOptions},
     request::RequestInfo,
     selector::LabelSelector,
@@ -188,10 +188,7 @@ impl State {
 fn set_condition(pod: &mut Value, mut condition: Value, now: Value) {
     let kind = condition.get("type").cloned();
     let status = condition.get("status").cloned();
-    let list = child(map(pod), "status")
-        .entry("conditions")
-        .or_insert_with(|| json!([]));
-    let Value::Array(conditions) = list else { return };
+    let conditions = array(child(map(pod), "status"), "conditions");
     let found = conditions.iter_mut().find(|known| known.get("type") == kind.as_ref());
     let since = match &found {
         Some(known) if known.get("status") == status.as_ref() => known.get("lastTransitionTime").cloned(),

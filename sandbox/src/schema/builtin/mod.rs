@@ -54,9 +54,10 @@ impl Builder {
             ..Schema::default()
         };
         self.done.borrow_mut().insert(name.to_owned(), Arc::new(open));
-        let type_name = name.rsplit('.').next().map(Arc::from);
+        let parts: Vec<&str> = name.rsplit('.').take(3).collect();
+        let type_path = Some(parts.into_iter().rev().collect::<Vec<_>>().join(".").into());
         let schema = Arc::new(Schema {
-            type_name,
+            type_path,
             ..parse(json, &|name| self.get(name))
         });
         self.done.borrow_mut().insert(name.to_owned(), schema.clone());
