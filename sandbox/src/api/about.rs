@@ -29,7 +29,7 @@ impl ApiServer {
                 response
             }
             Page::Text(text) => Response::new(Body::from(text)),
-            Page::NotAcceptable => respond::error(&ApiError::not_acceptable(&["application/json"])),
+            Page::NotAcceptable => respond::error(&ApiError::not_acceptable()),
             Page::NotFound => respond::page_not_found(),
         }
     }

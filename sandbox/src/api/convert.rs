@@ -1,9 +1,12 @@
 //! Between the version that a client speaks and the one that is stored. Versions of a custom resource differ in name
 //! only; events are told in two shapes.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
-use super::{object::map, resource::Resource};
+use super::{builtin, object::map, resource::Resource};
+use crate::schema;
 
 /// Fields of an event: in `events.k8s.io/v1`, and as stored.
 const EVENT: [(&str, &str); 7] = [
@@ -26,12 +29,15 @@ pub(super) fn to_storage(resource: &Resource, object: &mut Value) {
 }
 
 /// From the stored version to the client's.
-pub(super) fn from_storage(resource: &Resource, object: &Value) -> Value {
+pub(super) fn from_storage<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+    if resource.is_storage_version() {
+        return Cow::Borrowed(object);
+    }
     let mut object = object.clone();
     convert(resource, &mut object, &resource.api_version(), |(theirs, stored)| {
         (stored, theirs)
     });
-    object
+    Cow::Owned(object)
 }
 
 fn convert(
@@ -43,7 +49,15 @@ fn convert(
     let fields = map(object);
     if resource.names.kind == "Event" && !resource.custom {
         rename(fields, EVENT.map(direction));
+        // What one version writes empty the other leaves out.
+        fields.retain(|_, value| value != "" && !value.is_null());
+        if let Some((group, version)) = version.split_once('/').or(Some(("", version)))
+            && let Some(schema) = schema::builtin(group, version, "Event")
+        {
+            builtin::fill(schema, object);
+        }
     }
+    let fields = map(object);
     fields.insert("apiVersion".into(), version.into());
 }
 
@@ -68,10 +82,16 @@ mod tests {
         let told = json!({"apiVersion": "events.k8s.io/v1", "note": "n", "regarding": {"name": "p"}, "reason": "r"});
         let mut stored = told.clone();
         to_storage(resource, &mut stored);
+        assert_eq!((&stored["apiVersion"], &stored["message"]), (&json!("v1"), &json!("n")));
         assert_eq!(
-            stored,
-            json!({"apiVersion": "v1", "message": "n", "involvedObject": {"name": "p"}, "reason": "r"})
+            (&stored["involvedObject"], &stored["source"]),
+            (&json!({"name": "p"}), &json!({}))
         );
-        assert_eq!(from_storage(resource, &stored), told);
+        let back = from_storage(resource, &stored);
+        assert_eq!(
+            (&back["apiVersion"], &back["note"]),
+            (&told["apiVersion"], &told["note"])
+        );
+        assert_eq!((&back["regarding"], back.get("message")), (&told["regarding"], None));
     }
 }

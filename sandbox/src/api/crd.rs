@@ -5,13 +5,17 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{
+    apply::{FieldSet, Owner, Typed},
     clock::seconds,
     object::{array, child, map, meta},
     resource::{Generation, Resource, ScalePaths},
     state::State,
     store::{Key, TableName},
 };
-use crate::{schema::Schema, surface};
+use crate::{
+    schema::{self, Schema},
+    surface,
+};
 
 /// The table of definitions.
 pub(super) const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -151,6 +155,14 @@ impl State {
         let why = ("InitialNamesAccepted", "the initial names have been accepted");
         set_condition(&mut definition, "Established", "True", why, now);
         if definition != stored.value {
+            let owner = Owner::new("kube-apiserver", false, "status", "apiextensions.k8s.io/v1");
+            let typed = Typed {
+                schema: schema::builtin("apiextensions.k8s.io", "v1", "CustomResourceDefinition").map(AsRef::as_ref),
+                api_version: "apiextensions.k8s.io/v1".into(),
+                empty: json!({}),
+                reset: FieldSet::of(&[&["spec"], &["metadata"]]),
+            };
+            typed.update(&stored.value, &mut definition, &owner, self.clock.now());
             self.store.put(&TABLE.into(), key, definition);
         }
     }

@@ -82,11 +82,12 @@ impl LogSources {
         }
         let source = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned();
         let Some(source) = source else {
-            let nodes = GroupResource {
+            // Kubernetes names the wrong resource here, and so do we.
+            let pods = GroupResource {
                 group: String::new(),
-                resource: "nodes".into(),
+                resource: "pods".into(),
             };
-            return Err(ApiError::not_found(&nodes, node));
+            return Err(ApiError::not_found(&pods, node));
         };
         source(request).await.map_err(ApiError::bad_request)
     }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{
     field_error::FieldError,
+    request::Verb,
     selector::{FieldSelector, LabelSelector},
     status::{ApiError, GroupResource},
 };
@@ -63,22 +64,22 @@ impl Query {
         self.get(key)?.parse().ok()
     }
 
-    pub(super) fn dry_run(&self) -> Result<bool, ApiError> {
+    /// `kind` is that of the options, which errors name.
+    pub(super) fn dry_run(&self, kind: &str) -> Result<bool, ApiError> {
         match self.get("dryRun") {
             None => Ok(false),
             Some("All") => Ok(true),
             Some(other) => Err(invalid_option(
-                "",
-                "Options",
+                kind,
                 FieldError::not_supported("dryRun", Value::from(vec![other]), &["All"]),
             )),
         }
     }
 }
 
-fn invalid_option(group: &str, kind: &str, error: FieldError) -> ApiError {
+fn invalid_option(kind: &str, error: FieldError) -> ApiError {
     let kind = GroupResource {
-        group: group.into(),
+        group: "meta.k8s.io".into(),
         resource: kind.into(),
     };
     ApiError::invalid(&kind, "", &[error])
@@ -101,7 +102,7 @@ pub(super) struct ListOptions {
 
 impl ListOptions {
     pub(super) fn parse(query: &Query, watching: bool) -> Result<Self, ApiError> {
-        let refused = |error| invalid_option("meta.k8s.io", "ListOptions", error);
+        let refused = |error| invalid_option("ListOptions", error);
         let labels =
             LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(ApiError::bad_request)?;
         let fields =
@@ -109,11 +110,9 @@ impl ListOptions {
         let revision = match query.get("resourceVersion") {
             None => None,
             Some(text) => Some(text.parse().map_err(|_| {
-                refused(FieldError::invalid(
-                    "resourceVersion",
-                    text,
-                    format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
-                ))
+                let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+                let error = FieldError::invalid("resourceVersion", text, why);
+                ApiError::bad_request(format!("invalid resource version: {error}"))
             })?),
         };
         let matching = match query.get("resourceVersionMatch") {
@@ -152,13 +151,7 @@ impl ListOptions {
 
     /// Combinations that make no sense.
     fn check(&self, watching: bool) -> Result<(), ApiError> {
-        let forbidden = |field: &str, why: &str| {
-            Err(invalid_option(
-                "meta.k8s.io",
-                "ListOptions",
-                FieldError::forbidden(field, why),
-            ))
-        };
+        let forbidden = |field: &str, why: &str| Err(invalid_option("ListOptions", FieldError::forbidden(field, why)));
         let field = "resourceVersionMatch";
         if watching {
             if self.initial_events.is_some() && self.matching != Some(RevisionMatch::NotOlderThan) {
@@ -208,8 +201,13 @@ pub(super) struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// `apply`: the write is a server-side apply; `None` if it is no patch.
-    pub(super) fn parse(query: &Query, user_agent: &str, apply: Option<bool>) -> Result<Self, ApiError> {
+    /// `apply`: the patch is a server-side apply.
+    pub(super) fn parse(query: &Query, user_agent: &str, verb: Verb, apply: bool) -> Result<Self, ApiError> {
+        let kind = match verb {
+            Verb::Create => "CreateOptions",
+            Verb::Patch => "PatchOptions",
+            _ => "UpdateOptions",
+        };
         let named = query.get("fieldManager");
         let default = match user_agent.split('/').next() {
             None | Some("") => "unknown",
@@ -222,16 +220,15 @@ impl WriteOptions {
             Some(other) => {
                 let supported = ["", "Ignore", "Strict", "Warn"];
                 let error = FieldError::not_supported("fieldValidation", other, &supported);
-                return Err(invalid_option("meta.k8s.io", "Options", error));
+                return Err(invalid_option(kind, error));
             }
         };
         let force = query.get("force").map(|text| text == "true" || text == "1");
-        let kind = if apply.is_some() { "PatchOptions" } else { "Options" };
-        let refused = |error| Err(invalid_option("meta.k8s.io", kind, error));
-        if apply == Some(true) && named.is_none() {
+        let refused = |error| Err(invalid_option(kind, error));
+        if apply && named.is_none() {
             return refused(FieldError::required("fieldManager", "is required for apply patch"));
         }
-        if apply == Some(false) && force.is_some() {
+        if verb == Verb::Patch && !apply && force.is_some() {
             return refused(FieldError::forbidden(
                 "force",
                 "may not be specified for non-apply patch",
@@ -242,7 +239,7 @@ impl WriteOptions {
         }
         let manager = named.unwrap_or(default).to_owned();
         Ok(Self {
-            dry_run: query.dry_run()?,
+            dry_run: query.dry_run(kind)?,
             manager,
             force,
             validation,
@@ -264,7 +261,7 @@ impl DeleteOptions {
     /// The body counts if there is one, otherwise the query.
     pub(super) fn parse(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut options = Self {
-            dry_run: query.dry_run()?,
+            dry_run: query.dry_run("DeleteOptions")?,
             ..Self::default()
         };
         let mut policy = query.get("propagationPolicy").map(str::to_owned);
@@ -292,7 +289,7 @@ impl DeleteOptions {
             (Some(other), _) => {
                 let supported = ["Foreground", "Background", "Orphan", "nil"];
                 let error = FieldError::not_supported("propagationPolicy", other, &supported);
-                return Err(invalid_option("meta.k8s.io", "DeleteOptions", error));
+                return Err(invalid_option("DeleteOptions", error));
             }
         };
         Ok(options)

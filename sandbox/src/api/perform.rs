@@ -16,14 +16,6 @@ use super::{
     verbs::PatchKind,
 };
 
-/// The media types of patches.
-const PATCHES: [&str; 4] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-];
-
 /// What is said to who wants into a pod.
 const NO_EXEC: &str = "the sandbox runs pods as processes of this machine and opens no shell in them: look at them with \
                        the machine's own tools, or at their output with `kubectl logs`";
@@ -75,12 +67,13 @@ fn read(state: &State, call: &Call<'_>, incoming: &Incoming, hit: Option<&Hit>) 
 }
 
 fn write(state: &mut State, call: &Call<'_>, incoming: &Incoming) -> Result<Reply, ApiError> {
-    let (verb, query) = (call.request.verb, &incoming.query);
-    let apply = (verb == Verb::Patch).then_some(call.request.apply);
-    let options = || WriteOptions::parse(query, incoming.header(USER_AGENT), apply);
+    let (verb, query, kind) = (call.request.verb, &incoming.query, call.resource.names.kind.as_str());
+    let options = || WriteOptions::parse(query, incoming.header(USER_AGENT), verb, call.request.apply);
     match (verb, call.request.subresource.as_str()) {
-        (Verb::Create, "") if call.resource.names.kind == "SelfSubjectAccessReview" => call.review(incoming.object()?),
-        (Verb::Create, "") => state.create(call, incoming.object()?, &options()?),
+        (Verb::Create, "") if call.resource.names.kind == "SelfSubjectAccessReview" => {
+            state.review(call, incoming.object()?, &options()?)
+        }
+        (Verb::Create, "") => state.create(call, incoming.object_of(kind)?, &options()?),
         (Verb::Create, "binding") => state.bind(call, &incoming.object()?, &options()?),
         (Verb::Create, "eviction") => {
             let eviction = incoming.object()?;
@@ -89,11 +82,10 @@ fn write(state: &mut State, call: &Call<'_>, incoming: &Incoming) -> Result<Repl
             state.evict(call, &eviction, &wanted)
         }
         (Verb::Create, _) => Err(ApiError::bad_request(NO_EXEC)),
-        (Verb::Update, "scale") => state.update_scale(call, &incoming.object()?, &options()?),
-        (Verb::Update, _) => state.update(call, incoming.object()?, &options()?),
+        (Verb::Update, "scale") => state.update_scale(call, incoming.object()?, &options()?),
+        (Verb::Update, _) => state.update(call, incoming.object_of(kind)?, &options()?),
         (Verb::Patch, subresource) => {
-            let refused = || ApiError::unsupported_media_type(&PATCHES);
-            let kind = PatchKind::of(incoming.media_type()).ok_or_else(refused)?;
+            let kind = PatchKind::of(incoming.media_type()).ok_or_else(ApiError::unknown_patch)?;
             match subresource {
                 "scale" => state.patch_scale(call, kind, incoming.object()?, &options()?),
                 _ => state.patch(call, kind, incoming.object()?, &options()?),

@@ -32,6 +32,8 @@ pub enum Generation {
     SpecOrAnnotations,
     /// With each change outside of metadata and status.
     Content,
+    /// With each change outside of metadata, or of the labels.
+    ContentOrLabels,
     /// With each change outside of metadata; there is no status subresource.
     All,
 }
@@ -97,10 +99,11 @@ impl Resource {
         }
     }
 
-    /// Group and kind, for messages.
+    /// Group and kind, for messages. They name events by the core group, however they came.
     pub fn group_kind(&self) -> GroupResource {
+        let event = self.names.group == "events.k8s.io";
         GroupResource {
-            group: self.names.group.clone(),
+            group: if event { String::new() } else { self.names.group.clone() },
             resource: self.names.kind.clone(),
         }
     }

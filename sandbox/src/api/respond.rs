@@ -69,6 +69,8 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply, now: Timestam
         } => {
             let mut metadata = json!({"resourceVersion": revision.to_string()});
             if let Some(fields) = metadata.as_object_mut() {
+                // Lists of custom resources say it even where there is no more.
+                let token = token.or_else(|| resource.custom.then(String::new));
                 fields.extend(token.map(|token| ("continue".to_owned(), Value::from(token))));
                 fields.extend(remaining.map(|count| ("remainingItemCount".to_owned(), Value::from(count))));
             }
@@ -82,7 +84,10 @@ fn list(resource: &Resource, view: View, metadata: &Value, items: &[Arc<Object>]
         View::Whole => (resource.names.list_kind.as_str(), resource.api_version()),
         View::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
         View::Table(include) => {
-            let items: Vec<Value> = items.iter().map(|item| from_storage(resource, &item.value)).collect();
+            let items: Vec<Value> = items
+                .iter()
+                .map(|item| from_storage(resource, &item.value).into_owned())
+                .collect();
             let list = json!({"metadata": metadata, "items": items});
             return resource.printer().table(&list, include, true, now).to_string().into();
         }
@@ -96,7 +101,10 @@ fn list(resource: &Resource, view: View, metadata: &Value, items: &[Arc<Object>]
         if index > 0 {
             out.put_u8(b',');
         }
-        out.put_slice(&shown(resource, view, item, now));
+        match view {
+            View::Whole if !resource.custom => out.put_slice(&typeless(resource, item)),
+            _ => out.put_slice(&shown(resource, view, item, now)),
+        }
     }
     out.put_slice(b"]}");
     out.freeze()
@@ -110,6 +118,19 @@ fn shown(resource: &Resource, view: View, object: &Object, now: Timestamp) -> By
         }
         _ => told(resource, view, object),
     }
+}
+
+/// An item of a list of a built-in kind, which does not say its type.
+fn typeless(resource: &Resource, object: &Object) -> Bytes {
+    if resource.is_storage_version() {
+        return object.json_without_type();
+    }
+    let mut object = from_storage(resource, &object.value).into_owned();
+    if let Some(fields) = object.as_object_mut() {
+        fields.shift_remove("kind");
+        fields.shift_remove("apiVersion");
+    }
+    object.to_string().into()
 }
 
 /// One object, whole or its metadata alone.

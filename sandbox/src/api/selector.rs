@@ -259,6 +259,9 @@ impl<'a> Tokens<'a> {
             match self.next() {
                 Token::Symbol(",") => {}
                 Token::Symbol(")") => return Ok(values),
+                Token::End if values.len() == 1 && values.contains("") => {
+                    return Err("found '', expected: ',', ')' or identifier".into());
+                }
                 other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
             }
         }
@@ -289,6 +292,16 @@ impl FieldSelector {
     /// True if nothing is required.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The same with other names for the paths.
+    pub fn renamed(self, name: impl Fn(&str) -> String) -> Self {
+        Self(
+            self.0
+                .into_iter()
+                .map(|(path, equal, value)| (name(&path), equal, value))
+                .collect(),
+        )
     }
 
     /// The paths that are named.

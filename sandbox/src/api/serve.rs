@@ -20,7 +20,7 @@ use super::{
     respond,
     state::Call,
     status::{ApiError, MODIFIED},
-    verbs::{PatchKind, check_fields},
+    verbs::{PatchKind, fields_of},
     watch::{Watcher, error_event},
 };
 
@@ -48,15 +48,30 @@ impl Incoming {
         self.header(CONTENT_TYPE).split(';').next().unwrap_or_default().trim()
     }
 
-    /// The body as an object. JSON is YAML too, but is told apart for the sake of speed.
+    /// The body as JSON, or as YAML where that is what it says it is.
     pub(super) fn object(&self) -> Result<Value, ApiError> {
-        if let Ok(value) = serde_json::from_slice(&self.body) {
-            return Ok(value);
+        let json = serde_json::from_slice(&self.body);
+        if json.is_ok() || !self.media_type().contains("yaml") {
+            return json.map_err(|error| {
+                let (why, text) = if self.body.is_empty() {
+                    ("unexpected end of JSON input".to_owned(), "<empty>".into())
+                } else {
+                    (error.to_string(), String::from_utf8_lossy(&self.body))
+                };
+                ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why} ({text})"))
+            });
         }
-        let text = std::str::from_utf8(&self.body)
-            .map_err(|error| ApiError::bad_request(format!("the body is not UTF-8: {error}")))?;
-        serde_saphyr::from_str(text)
-            .map_err(|error| ApiError::bad_request(format!("the body is neither JSON nor YAML: {error}")))
+        let text = std::str::from_utf8(&self.body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+        serde_saphyr::from_str(text).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))
+    }
+
+    /// The body as an object of a kind.
+    pub(super) fn object_of(&self, kind: &str) -> Result<Value, ApiError> {
+        self.object().map_err(|mut error| {
+            let why = error.message;
+            error.message = format!("the object provided is unrecognized (must be of type {kind}): {why}");
+            error
+        })
     }
 }
 
@@ -144,12 +159,7 @@ impl ApiServer {
             Err(error) => return respond::error(&error),
         };
         let Some(view) = negotiate::view(&incoming.parts.headers, &incoming.query) else {
-            let accepted = [
-                "application/json",
-                "application/yaml",
-                "application/vnd.kubernetes.protobuf",
-            ];
-            return respond::error(&ApiError::not_acceptable(&accepted));
+            return respond::error(&ApiError::not_acceptable());
         };
         if incoming.request.verb == Verb::Watch {
             return self.watch(incoming, &resource, view, hit);
@@ -183,13 +193,14 @@ impl ApiServer {
     }
 
     fn watch(&self, incoming: &Incoming, resource: &Arc<Resource>, view: View, hit: Option<&Hit>) -> Response<Body> {
-        let options = match ListOptions::parse(&incoming.query, true) {
+        let parsed = ListOptions::parse(&incoming.query, true).and_then(|options| {
+            let fields = fields_of(resource, options.fields.clone())?;
+            Ok(ListOptions { fields, ..options })
+        });
+        let options = match parsed {
             Ok(options) => options,
             Err(error) => return respond::error(&error),
         };
-        if let Err(error) = check_fields(resource, &options.fields) {
-            return respond::error(&error);
-        }
         let fault = hit.map(|hit| &hit.fault);
         if fault == Some(&Fault::ExpireWatch) {
             let event = error_event(&ApiError::expired("too old resource version: 1 (2)"));
@@ -227,7 +238,7 @@ fn complete(incoming: &mut Incoming) {
     let request = &mut incoming.request;
     request.apply = apply && request.verb == Verb::Patch;
     request.dry_run = dry_run;
-    if let Some(name) = name {
+    if let Some(name) = name.filter(|_| request.name.is_empty()) {
         request.name = name;
     }
 }

@@ -75,6 +75,26 @@ impl Call<'_> {
         &self.resource.table
     }
 
+    /// Where Kubernetes stores the object, as some of its messages tell.
+    pub(super) fn storage_path(&self) -> String {
+        let names = &self.resource.names;
+        let folder = match names.plural.as_str() {
+            plural if self.resource.custom => format!("{}/{plural}", names.group),
+            "services" => "services/specs".into(),
+            "endpoints" => "services/endpoints".into(),
+            "nodes" => "minions".into(),
+            "customresourcedefinitions" => "apiextensions.k8s.io/customresourcedefinitions".into(),
+            plural => plural.to_owned(),
+        };
+        let request = self.request;
+        let namespace = if names.namespaced {
+            format!("{}/", request.namespace)
+        } else {
+            String::new()
+        };
+        format!("/registry/{folder}/{namespace}{}", request.name)
+    }
+
     pub(super) fn not_found(&self, name: &str) -> ApiError {
         ApiError::not_found(&self.resource.name(), name)
     }
@@ -171,6 +191,7 @@ impl State {
                     Err(ApiError::method_not_allowed())
                 }
             }
+            _ if found.custom && !subresource.is_empty() => Err(ApiError::not_found(&found.name(), &request.name)),
             _ if found.custom => Ok(None),
             _ => Err(ApiError::no_such_resource()),
         }

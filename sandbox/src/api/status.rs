@@ -60,7 +60,9 @@ impl ApiError {
         if !what.group.is_empty() {
             details.insert("group".into(), what.group.as_str().into());
         }
-        details.insert("kind".into(), what.resource.as_str().into());
+        if !what.resource.is_empty() {
+            details.insert("kind".into(), what.resource.as_str().into());
+        }
         self.details = Some(Value::Object(details));
         self
     }
@@ -174,10 +176,21 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
+    /// A patch of a kind that is not known.
+    pub fn unknown_patch() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+        )
+    }
+
     /// None of the media types that the client takes can be served.
-    pub fn not_acceptable(accepted: &[&str]) -> Self {
-        let message = format!("only the following media types are accepted: {}", accepted.join(", "));
-        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    pub fn not_acceptable() -> Self {
+        let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                       application/vnd.kubernetes.protobuf, application/json;stream=watch, \
+                       application/vnd.kubernetes.protobuf;stream=watch";
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).bare()
     }
 
     /// History that is no longer kept.

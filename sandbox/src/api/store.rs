@@ -46,6 +46,7 @@ pub struct Object {
 
 impl Object {
     fn new(mut value: Value, revision: u64) -> Arc<Self> {
+        type_first(&mut value);
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("resourceVersion".into(), Value::String(revision.to_string()));
         }
@@ -76,6 +77,29 @@ impl Object {
         self.json
             .get_or_init(|| serde_json::to_vec(&self.value).unwrap_or_default().into())
             .clone()
+    }
+}
+
+impl Object {
+    /// The object as JSON without its type, as items of lists of built-in kinds are told.
+    pub fn json_without_type(&self) -> Bytes {
+        let json = self.json();
+        let text = |field: &str| self.value.get(field).map(Value::to_string).unwrap_or_default();
+        let head = format!("{{\"kind\":{},\"apiVersion\":{},", text("kind"), text("apiVersion"));
+        match json.strip_prefix(head.as_bytes()) {
+            Some(rest) => [b"{", rest].concat().into(),
+            None => json,
+        }
+    }
+}
+
+/// The type, by which a stored object begins, in the order in which Kubernetes writes it.
+fn type_first(value: &mut Value) {
+    let Some(map) = value.as_object_mut() else { return };
+    for field in ["apiVersion", "kind"] {
+        if let Some(value) = map.shift_remove(field) {
+            map.shift_insert(0, field.into(), value);
+        }
     }
 }
 

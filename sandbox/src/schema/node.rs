@@ -39,6 +39,8 @@ pub struct Schema {
     pub(crate) any_rules: bool,
     /// The built-in type that this is, such as `core.v1.PodSpec`.
     pub(crate) type_path: Option<Arc<str>>,
+    /// The format of a number: `int32` or `int64`.
+    pub(crate) width: Option<Arc<str>>,
 }
 
 /// A JSON type that a schema can ask for.
@@ -217,6 +219,13 @@ impl Schema {
         self.types == [Type::Integer, Type::String]
     }
 
+    /// True for text that stands for bytes, in base64.
+    pub fn is_bytes(&self) -> bool {
+        self.limits
+            .as_ref()
+            .is_some_and(|limits| limits.format.as_deref() == Some("byte"))
+    }
+
     /// True if the value has one of the types that the schema allows. A schema that names none allows all.
     pub fn allows_type(&self, value: &Value) -> bool {
         self.types.is_empty()
@@ -244,10 +253,7 @@ impl Schema {
                 format!("[]{items}")
             }
             [Type::Boolean] => "bool".into(),
-            [Type::Integer] => {
-                let format = self.limits.as_ref().and_then(|limits| limits.format.clone());
-                format.unwrap_or_else(|| "int64".into())
-            }
+            [Type::Integer] => self.width.as_deref().unwrap_or("int64").to_owned(),
             [Type::Number] => "float64".into(),
             [Type::String] => "string".into(),
             [Type::Object] => match &self.additional {

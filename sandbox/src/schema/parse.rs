@@ -49,6 +49,11 @@ pub(crate) fn parse(json: &Value, resolve: Resolve<'_>) -> Schema {
         rules: Rules::compile(json).map(Arc::new),
         any_rules: false,
         type_path: None,
+        width: map
+            .get("format")
+            .and_then(Value::as_str)
+            .filter(|f| f.starts_with("int"))
+            .map(Arc::from),
     };
     let additional = match &schema.additional {
         Some(Additional::Of(below)) => Some(below),

@@ -27,7 +27,10 @@ impl Schema {
         };
         pruner.prune(object, Some(self), &Path::Root, false);
         drop_nulls(object, self);
-        unknown.sort();
+        // Built-in types are read field by field, custom ones looked through by name.
+        if self.embedded_resource {
+            unknown.sort();
+        }
         all.append(&mut unknown);
         all.append(&mut embedded);
         all

@@ -210,7 +210,7 @@ async fn bad_applies_are_refused() {
     let status = refused(apply(&api, "one", unknown).await);
     assert_eq!(
         status.message,
-        "failed to create typed patch object (default/d; apps/v1, Kind=Deployment): .spec.replica: field not declared \
+        "failed to create typed patch object (/d; apps/v1, Kind=Deployment): .spec.replica: field not declared \
          in schema"
     );
     let nameless = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "e"}});

@@ -168,7 +168,7 @@ async fn logs_come_from_the_node() {
     let server = ApiServer::new();
     let pods = running(&server).await;
     let status = refused(pods.logs("p", &LogParams::default()).await);
-    assert_eq!(status.message, "nodes \"n\" not found");
+    assert_eq!(status.message, "pods \"n\" not found");
     let source = |request: LogRequest| {
         let line = format!("{} {:?}\n", request.container, request.tail_lines);
         async move { Ok(stream::iter([Ok(line.into())]).boxed()) }.boxed()

@@ -4,6 +4,7 @@
 
 mod managers;
 mod path;
+mod scale;
 mod set;
 mod typed;
 
@@ -21,6 +22,7 @@ use super::{
 use crate::schema::Schema;
 
 pub(super) use managers::Owner;
+pub(super) use scale::{to_object, to_scale};
 pub(super) use set::FieldSet;
 
 /// Who owned what before an object was first applied to.
@@ -57,7 +59,7 @@ impl Typed<'_> {
         set_meta(&mut bare, "managedFields", None);
         let mut managers = Managers::decode(meta_value(live, "managedFields")).unwrap_or_default();
         if managers.0.is_empty() && meta_value(live, "uid").is_some() {
-            let before = Owner::new(BEFORE, false, "", &self.api_version);
+            let before = Owner::new(BEFORE, false, &owner.subresource, &self.api_version);
             self.record(&self.empty, &bare, &mut managers, &before, now);
         }
         let merged = merge(self.schema, Some(&bare), Some(patch)).unwrap_or(Value::Null);

@@ -55,15 +55,23 @@ fn step_to(schema: Option<&Schema>, kind: &ListKind, item: &Value) -> Option<Ste
             let fields: Vec<(String, Value)> = keys
                 .iter()
                 .filter_map(|key| {
-                    let value = item
-                        .get(key)
-                        .or_else(|| schema.and_then(|schema| schema.key_default(key)))?;
-                    Some((key.clone(), value.clone()))
+                    let value = item.get(key).cloned().or_else(|| default_of(schema?, key))?;
+                    Some((key.clone(), value))
                 })
                 .collect();
             (!fields.is_empty()).then(|| Step::key(fields))
         }
     }
+}
+
+/// What a key counts as where an element lacks it. In built-in types that is its empty value.
+fn default_of(list: &Schema, key: &str) -> Option<Value> {
+    let stated = list.key_default(key).cloned();
+    stated.or_else(|| {
+        let item = list.items().filter(|item| item.type_path().is_some())?;
+        let number = item.field(key)?.go_type().starts_with("int");
+        Some(if number { 0.into() } else { "".into() })
+    })
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -386,6 +394,13 @@ pub(super) fn faults(schema: Option<&Schema>, value: &Value) -> Vec<String> {
 
 fn collect_faults(schema: Option<&Schema>, value: &Value, path: &mut String, found: &mut Vec<String>) {
     let length = path.len();
+    if let Some(wanted) = schema
+        .filter(|_| !value.is_null())
+        .and_then(|schema| mistyped(schema, value))
+    {
+        found.push(format!("{path}: {wanted}"));
+        return;
+    }
     match shape(schema, value) {
         Shape::Leaf => {}
         Shape::Map(map) => {
@@ -421,5 +436,29 @@ fn collect_faults(schema: Option<&Schema>, value: &Value, path: &mut String, fou
                 seen.push(step);
             }
         }
+    }
+}
+
+/// What is said of a scalar of the wrong type.
+fn mistyped(schema: &Schema, value: &Value) -> Option<String> {
+    if schema.is_int_or_string() || schema.type_name() == Some("Quantity") || schema.allows_type(value) {
+        return None;
+    }
+    match schema.go_type().as_str() {
+        "int32" | "int64" | "float64" => Some(format!("expected numeric (int or float), got {}", go_kind(value))),
+        "string" => Some(format!("expected string, got {value}")),
+        "bool" => Some(format!("expected boolean, got {value}")),
+        _ => None,
+    }
+}
+
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
     }
 }

@@ -53,7 +53,8 @@ impl Addresses {
             old.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or("")
         });
         let wanted = address(spec).to_owned();
-        let given = if wanted == "None" || (!wanted.is_empty() && wanted == old_address) {
+        // An address that differs from the one before is refused later, by the rules.
+        let given = if wanted == "None" || (!wanted.is_empty() && !old_address.is_empty()) {
             wanted
         } else {
             self.address(&wanted, dry_run)

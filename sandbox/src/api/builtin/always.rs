@@ -57,6 +57,7 @@ const TYPES: &[(&str, Fields)] = &[
     ("apps.v1.StatefulSetCondition", &[("type", Text), ("status", Text), ("lastTransitionTime", Null)]),
     ("apps.v1.StatefulSetSpec", &[("template", Object), ("serviceName", Text), ("updateStrategy", Object)]),
     ("apps.v1.StatefulSetStatus", &[("replicas", Zero), ("availableReplicas", Zero)]),
+    ("authorization.v1.SelfSubjectAccessReview", &[("spec", Object), ("status", Object)]),
     ("autoscaling.v2.ContainerResourceMetricSource", &[("name", Text), ("target", Object), ("container", Text)]),
     ("autoscaling.v2.ContainerResourceMetricStatus", &[("name", Text), ("current", Object), ("container", Text)]),
     ("autoscaling.v2.CrossVersionObjectReference", &[("kind", Text), ("name", Text)]),
@@ -159,7 +160,7 @@ const TYPES: &[(&str, Fields)] = &[
 static BY_TYPE: LazyLock<HashMap<&str, Fields>> = LazyLock::new(|| TYPES.iter().copied().collect());
 
 /// Adds the fields that are not there.
-pub(super) fn fill(schema: &Schema, value: &mut Value) {
+pub(in crate::api) fn fill(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
             let always = schema.type_path().and_then(|path| BY_TYPE.get(path));

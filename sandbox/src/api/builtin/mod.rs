@@ -21,6 +21,7 @@ use crate::{
 };
 
 pub(super) use address::Addresses;
+pub(super) use always::fill;
 
 /// Kinds that a `PUT` of what does not exist creates.
 const CREATE_ON_UPDATE: [&str; 8] = [
@@ -76,7 +77,7 @@ pub(super) fn resources() -> impl Iterator<Item = Resource> {
 fn generation(kind: &str) -> Generation {
     match kind {
         "Deployment" => Generation::SpecOrAnnotations,
-        "EndpointSlice" => Generation::Content,
+        "EndpointSlice" => Generation::ContentOrLabels,
         "CronJob"
         | "CustomResourceDefinition"
         | "DaemonSet"
@@ -96,6 +97,7 @@ fn generation(kind: &str) -> Generation {
 pub(super) fn admit(resource: &Resource, object: &mut Value) -> Result<(), String> {
     if let Some(schema) = &resource.schema {
         normal::normalize(schema, object)?;
+        always::fill(schema, object);
     }
     defaults::apply(&resource.names.kind, object);
     Ok(())
@@ -112,12 +114,14 @@ pub(super) fn normalize_metadata(object: &mut Value) -> Result<(), String> {
 /// Makes a new object what Kubernetes makes it.
 pub(super) fn prepare_create(resource: &Resource, object: &mut Value) {
     prepare::create(&resource.names.kind, resource.has_status(), object);
-    shape(resource, object);
+    if resource.is_storage_version() {
+        shape(resource, object);
+    }
 }
 
 /// Adds the fields that are there whether set or not.
 pub(super) fn shape(resource: &Resource, object: &mut Value) {
-    if let Some(schema) = resource.schema.as_ref().filter(|_| resource.is_storage_version()) {
+    if let Some(schema) = &resource.schema {
         always::fill(schema, object);
     }
 }
@@ -131,5 +135,11 @@ pub(super) fn empty(resource: &Resource) -> Value {
 
 /// Why an object is refused, its metadata apart.
 pub(super) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    validate::check(&resource.names.kind, object, old)
+    validate::check(&resource.names, object, old)
+}
+
+/// What its author should know about an object, though it is taken.
+pub(super) fn warning(resource: &Resource) -> Option<&'static str> {
+    let deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    (resource.names.kind == "Endpoints").then_some(deprecated)
 }

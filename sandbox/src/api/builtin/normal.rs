@@ -27,15 +27,16 @@ const ZERO_COUNTS: &[&str] = &[
 
 /// Brings an object into its normal form. The error is the sentence that Kubernetes answers a wrong type with.
 pub(super) fn normalize(schema: &Schema, object: &mut Value) -> Result<(), String> {
-    walk(schema, object, "")
+    walk(schema, object, "", schema)
 }
 
-fn walk(schema: &Schema, value: &mut Value, path: &str) -> Result<(), String> {
+/// `owner` is the nearest type with a name, which errors tell.
+fn walk(schema: &Schema, value: &mut Value, path: &str, owner: &Schema) -> Result<(), String> {
     match value {
         Value::Object(map) if schema.is_map() => {
             for (key, value) in map.iter_mut() {
                 if let Some(below) = schema.field(key) {
-                    check(below, value, schema, path)?;
+                    check(below, value, owner, path)?;
                 }
             }
         }
@@ -43,7 +44,7 @@ fn walk(schema: &Schema, value: &mut Value, path: &str) -> Result<(), String> {
         Value::Array(list) => {
             for item in list {
                 if let Some(items) = schema.items() {
-                    check(items, item, schema, path)?;
+                    check(items, item, owner, path)?;
                 }
             }
         }
@@ -66,7 +67,10 @@ fn fields(schema: &Schema, map: &mut Map<String, Value>, path: &str) -> Result<(
         }
         // The one field that is optional in a spec and plain in a status.
         let plain = name == "replicas" && schema.type_name() == Some("DeploymentStatus") && *value == 0;
-        if value.is_null() || ((plain || is_zero(below, name, value)) && !schema.requires(name)) {
+        if value.is_null()
+            || is_empty(below, value)
+            || ((plain || is_zero(below, name, value)) && !schema.requires(name))
+        {
             unset.push(name.clone());
         }
     }
@@ -74,10 +78,17 @@ fn fields(schema: &Schema, map: &mut Map<String, Value>, path: &str) -> Result<(
     Ok(())
 }
 
-fn is_zero(schema: &Schema, name: &str, value: &Value) -> bool {
+/// Storage does not tell an empty list or map from none.
+fn is_empty(schema: &Schema, value: &Value) -> bool {
     match value {
         Value::Array(list) => list.is_empty(),
         Value::Object(map) => map.is_empty() && schema.is_map(),
+        _ => false,
+    }
+}
+
+fn is_zero(schema: &Schema, name: &str, value: &Value) -> bool {
+    match value {
         Value::Bool(false) => !ZERO_COUNTS.contains(&name),
         Value::String(text) => text.is_empty() && !ZERO_COUNTS.contains(&name),
         Value::Number(number) => {
@@ -87,7 +98,7 @@ fn is_zero(schema: &Schema, name: &str, value: &Value) -> bool {
     }
 }
 
-fn check(schema: &Schema, value: &mut Value, parent: &Schema, path: &str) -> Result<(), String> {
+fn check(schema: &Schema, value: &mut Value, owner: &Schema, path: &str) -> Result<(), String> {
     if schema.type_name() == Some("Quantity") {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -98,15 +109,31 @@ fn check(schema: &Schema, value: &mut Value, parent: &Schema, path: &str) -> Res
         *value = quantity::canonical(&text).ok_or(quantity::MALFORMED)?.into();
         return Ok(());
     }
+    if let Value::String(text) = value
+        && schema.is_bytes()
+        && let Some(at) = corrupt(text)
+    {
+        return Err(format!("illegal base64 data at input byte {at}"));
+    }
     if !value.is_null() && !schema.allows_type(value) {
-        let parent = parent.type_name().map_or(String::new(), |name| format!("{name}."));
+        let owner_name = owner.type_name().map_or(String::new(), |name| format!("{name}."));
         return Err(format!(
-            "json: cannot unmarshal {} into Go struct field {parent}{path} of type {}",
+            "json: cannot unmarshal {} into Go struct field {owner_name}{path} of type {}",
             kind(value),
             schema.go_type()
         ));
     }
-    walk(schema, value, path)
+    let owner = if schema.type_name().is_some() { schema } else { owner };
+    walk(schema, value, path, owner)
+}
+
+/// Where text ceases to be base64.
+fn corrupt(text: &str) -> Option<usize> {
+    let letters = text.trim_end_matches('=');
+    let wrong = letters
+        .bytes()
+        .position(|byte| !byte.is_ascii_alphanumeric() && byte != b'+' && byte != b'/');
+    wrong.or_else(|| (!text.len().is_multiple_of(4) || text.len() - letters.len() > 2).then_some(letters.len()))
 }
 
 fn kind(value: &Value) -> &'static str {

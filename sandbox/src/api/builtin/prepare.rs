@@ -6,6 +6,9 @@ use serde_json::{Map, Value, json};
 use super::defaults::{each, set};
 use crate::api::object::{array, child, map};
 
+/// The taint of a node that is not ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
 /// Seconds that a pod stays on a node that is away.
 const TOLERATION_SECONDS: i64 = 300;
 
@@ -22,6 +25,26 @@ pub(super) fn create(kind: &str, has_status: bool, object: &mut Value) {
             let class = quality(spec);
             fields.insert("status".into(), json!({"phase": "Pending", "qosClass": class}));
         }
+        "Node" => {
+            // Admission keeps pods away until a controller has seen the node ready.
+            let taints = array(child(fields, "spec"), "taints");
+            let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});
+            if !taints.contains(&taint) {
+                taints.push(taint);
+            }
+        }
+        "CustomResourceDefinition" => {
+            let versions = fields
+                .get("spec")
+                .and_then(|spec| spec.get("versions"))
+                .and_then(Value::as_array);
+            let stored = versions
+                .into_iter()
+                .flatten()
+                .filter(|v| v.get("storage") == Some(&Value::Bool(true)));
+            let stored: Vec<Value> = stored.filter_map(|version| version.get("name").cloned()).collect();
+            set(child(fields, "status"), "storedVersions", stored);
+        }
         "Namespace" => {
             set(child(fields, "spec"), "finalizers", json!(["kubernetes"]));
             set(child(fields, "status"), "phase", "Active");
@@ -37,7 +60,7 @@ fn admit_pod(spec: &mut Map<String, Value>) {
     spec.insert("serviceAccount".into(), account);
     set(spec, "priority", 0);
     set(spec, "preemptionPolicy", "PreemptLowerPriority");
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for key in [NOT_READY, "node.kubernetes.io/unreachable"] {
         let tolerations = array(spec, "tolerations");
         let tolerated = tolerations.iter().any(|toleration| {
             let is = |field: &str, values: &[&str]| {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        builtin, convert,
+        builtin,
         field_error::FieldError,
         object::set_meta,
         options::{FieldValidation, WriteOptions},
@@ -26,7 +26,7 @@ pub(in crate::api) enum Source {
 }
 
 impl Call<'_> {
-    /// Brings an object into its stored form, with defaults. Answers the warnings that the client is to see.
+    /// Brings an object into the form in which it is kept, in the client's version, with defaults. Answers the warnings that the client is to see.
     pub(in crate::api) fn admit(
         &self,
         object: &mut Value,
@@ -63,10 +63,11 @@ impl Call<'_> {
         } else {
             builtin::admit(resource, object).map_err(|why| self.undecodable(source, &sent, &why))?;
         }
-        convert::to_storage(resource, object);
         if !resource.custom {
             builtin::shape(resource, object);
+            warnings.extend(builtin::warning(resource).map(str::to_owned));
         }
+        warnings.extend(dedup_owners(object, source));
         Ok(warnings)
     }
 
@@ -100,7 +101,12 @@ impl Call<'_> {
             set_meta(&mut object, "managedFields", None);
             object.get("metadata").cloned().unwrap_or_default()
         };
-        let mut errors = validate_metadata_update(&metadata(object), &metadata(old), "metadata");
+        let (new, before) = (metadata(object), metadata(old));
+        let names = &self.resource.names;
+        // Kubernetes looks at metadata once for all kinds, and then once more for each.
+        let mut errors = validate_metadata(&new, names.namespaced, NameRule::PathSegment, "metadata");
+        errors.extend(validate_metadata_update(&new, &before, "metadata"));
+        errors.extend(validate_metadata_update(&new, &before, "metadata"));
         errors.extend(self.content_errors(object, Some(old)));
         self.refuse(object, &errors)
     }
@@ -122,6 +128,35 @@ impl Call<'_> {
         let name = crate::api::object::meta(object, "name");
         Err(ApiError::invalid(&self.resource.group_kind(), name, errors))
     }
+}
+
+/// Drops owners that are named twice, with a warning.
+fn dedup_owners(object: &mut Value, source: Source) -> Option<String> {
+    let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
+    let (mut seen, mut twice): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
+    for owner in std::mem::take(owners) {
+        if seen.contains(&owner) {
+            let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned();
+            if !twice.contains(&uid) {
+                twice.push(uid);
+            }
+        } else {
+            seen.push(owner);
+        }
+    }
+    *owners = seen;
+    let when = if source == Source::Body {
+        ""
+    } else {
+        " after mutating admission happens"
+    };
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and \
+             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        )
+    })
 }
 
 impl State {

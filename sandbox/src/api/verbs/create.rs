@@ -7,11 +7,13 @@ use super::admit::Source;
 use crate::api::{
     builtin,
     clock::seconds,
+    convert::to_storage,
+    field_error::FieldError,
     object::{is_terminating, map, meta, meta_value, set_meta},
     options::WriteOptions,
     resource::Generation,
     state::{Call, Reply, State},
-    status::ApiError,
+    status::{ApiError, GroupResource},
     store::{Key, Object},
 };
 
@@ -55,6 +57,7 @@ impl State {
         options: &WriteOptions,
         warnings: Vec<String>,
     ) -> Result<Reply, ApiError> {
+        to_storage(call.resource, &mut object);
         for field in SERVER_FIELDS {
             set_meta(&mut object, field, None);
         }
@@ -122,30 +125,82 @@ impl Call<'_> {
         let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (text("apiVersion"), text("kind"));
         let wanted = resource.api_version();
+        let mismatch = |why: String| {
+            let text = format!(
+                "{kind} in version {version:?} cannot be handled as a {}: {why}",
+                resource.names.kind
+            );
+            Err(ApiError::bad_request(text))
+        };
+        if resource.custom {
+            return self.check_custom_body(object);
+        }
         if !version.is_empty() && version != wanted {
-            return Err(ApiError::bad_request(format!(
-                "the API version in the data ({version}) does not match the expected API version ({wanted})"
-            )));
+            let scheme = "in scheme \"pkg/runtime/scheme.go:110\"";
+            return mismatch(format!(
+                "no kind {kind:?} is registered for version {version:?} {scheme}"
+            ));
         }
         if !kind.is_empty() && kind != resource.names.kind {
-            return Err(ApiError::bad_request(format!(
-                "the kind in the data ({kind}) does not match the expected kind ({})",
-                resource.names.kind
-            )));
+            let package = resource
+                .names
+                .group
+                .split('.')
+                .next()
+                .filter(|group| !group.is_empty())
+                .unwrap_or("core");
+            let (theirs, ours) = (&resource.names.version, &resource.names.kind);
+            return mismatch(format!(
+                "converting ({theirs}.{kind}) to ({package}.{ours}): unknown conversion"
+            ));
         }
+        self.check_body_namespace(object)?;
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("apiVersion".into(), wanted.into());
+            fields.insert("kind".into(), resource.names.kind.clone().into());
+        }
+        Ok(())
+    }
+
+    fn check_body_namespace(&self, object: &Value) -> Result<(), ApiError> {
         if let Some(namespace) = meta_value(object, "namespace").and_then(Value::as_str)
             && !namespace.is_empty()
-            && resource.names.namespaced
+            && self.resource.names.namespaced
             && namespace != self.request.namespace
         {
             return Err(ApiError::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
-        if let Some(fields) = object.as_object_mut() {
-            fields.insert("apiVersion".into(), wanted.into());
-            fields.insert("kind".into(), resource.names.kind.clone().into());
-        }
         Ok(())
+    }
+
+    /// Custom resources must say what they are.
+    fn check_custom_body(&self, object: &Value) -> Result<(), ApiError> {
+        let names = &self.resource.names;
+        let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind, wanted) = (text("apiVersion"), text("kind"), self.resource.api_version());
+        if kind.is_empty() {
+            let json = object.to_string();
+            let start: String = json.chars().take(32).collect();
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{json}' ({start} ...)",
+                names.kind
+            )));
+        }
+        if version != wanted {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({version}) does not match the expected API version ({wanted})"
+            )));
+        }
+        if kind != names.kind {
+            let what = GroupResource {
+                group: names.group.clone(),
+                resource: kind.to_owned(),
+            };
+            let error = FieldError::invalid("kind", kind, format!("must be {}", names.kind));
+            return Err(ApiError::invalid(&what, meta(object, "name"), &[error]));
+        }
+        self.check_body_namespace(object)
     }
 }

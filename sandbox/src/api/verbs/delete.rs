@@ -26,6 +26,8 @@ enum Step {
     Pending,
     /// It stays, marked, until its finalizers are gone or its kubelet has stopped it.
     Mark(Value),
+    /// Its time is up: it is marked, so that everyone sees that, and goes.
+    End(Value),
     /// It goes.
     Remove,
 }
@@ -50,6 +52,11 @@ impl State {
             Step::Mark(object) if object == existing.value => Ok(Reply::ok(existing)),
             Step::Mark(object) if options.dry_run => Ok(Reply::ok(Object::detached(object, existing.revision))),
             Step::Mark(object) => Ok(Reply::ok(self.store.put(call.table(), call.key(), object))),
+            Step::End(object) if options.dry_run => Ok(Reply::ok(Object::detached(object, existing.revision))),
+            Step::End(object) => {
+                let marked = self.store.put(call.table(), call.key(), object);
+                Ok(answer(self.remove(call.table(), &call.key()).unwrap_or(marked), call))
+            }
             Step::Remove if options.dry_run => Ok(answer(existing, call)),
             Step::Remove => {
                 let last = self.remove(call.table(), &call.key()).unwrap_or(existing);
@@ -118,6 +125,7 @@ impl State {
         set_finalizers(&mut object, kept);
         match graceful {
             Some(grace) if grace > 0 || pending => Step::Mark(object),
+            Some(_) => Step::End(object),
             None if pending => {
                 mark(&mut object, now);
                 Step::Mark(object)

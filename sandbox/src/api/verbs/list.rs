@@ -29,7 +29,10 @@ impl State {
     }
 
     pub(in crate::api) fn list(&self, call: &Call<'_>, options: &ListOptions) -> Result<Reply, ApiError> {
-        check_fields(call.resource, &options.fields)?;
+        let options = &ListOptions {
+            fields: fields_of(call.resource, options.fields.clone())?,
+            ..options.clone()
+        };
         let revision = options.revision.unwrap_or(0);
         if let Some(token) = &options.token {
             let (revision, start) = decode_token(token)?;
@@ -171,8 +174,15 @@ fn selectable(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// A selector by fields that cannot be selected by is refused.
-pub(in crate::api) fn check_fields(resource: &Resource, fields: &FieldSelector) -> Result<(), ApiError> {
+/// A field selector in the names of the stored version. One by fields that cannot be selected by is refused.
+pub(in crate::api) fn fields_of(resource: &Resource, fields: FieldSelector) -> Result<FieldSelector, ApiError> {
+    let fields = match resource.names.group.as_str() {
+        "events.k8s.io" => fields.renamed(|path| match path.strip_prefix("regarding.") {
+            Some(field) => format!("involvedObject.{field}"),
+            None => path.replace("reportingController", "reportingComponent"),
+        }),
+        _ => fields,
+    };
     let more: Vec<String> = match &resource.definition {
         Some(definition) => {
             let listed = definition
@@ -189,13 +199,14 @@ pub(in crate::api) fn check_fields(resource: &Resource, fields: &FieldSelector) 
             .collect(),
     };
     let known = |path: &str| matches!(path, "metadata.name" | "metadata.namespace") || more.iter().any(|m| m == path);
-    match fields.paths().find(|path| !known(path)) {
-        None => Ok(()),
-        Some(path) if more.is_empty() && !resource.custom => Err(ApiError::bad_request(format!(
-            "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-        ))),
-        Some(path) => Err(ApiError::bad_request(format!("field label not supported: {path}"))),
-    }
+    let Some(unknown) = fields.paths().find(|path| !known(path)) else {
+        return Ok(fields);
+    };
+    Err(ApiError::bad_request(if more.is_empty() && !resource.custom {
+        format!("{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    } else {
+        format!("field label not supported: {unknown}")
+    }))
 }
 
 fn encode_token(revision: u64, key: &Key) -> String {
@@ -211,5 +222,7 @@ fn decode_token(token: &str) -> Result<(u64, Key), ApiError> {
         let (namespace, name) = token.get("start")?.as_str()?.split_once('/')?;
         Some((token.get("rv")?.as_u64()?, Key::new(namespace, name)))
     };
-    read().ok_or_else(|| ApiError::bad_request("continue key is not valid: encoding/json: invalid token"))
+    read().ok_or_else(|| {
+        ApiError::bad_request("invalid continue token: continue key is not valid: it was not made by this server")
+    })
 }

@@ -11,5 +11,5 @@ mod review;
 mod scale;
 mod update;
 
-pub(in crate::api) use list::check_fields;
+pub(in crate::api) use list::fields_of;
 pub(in crate::api) use patch::PatchKind;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::api::{
     apply::{FieldSet, Owner, Typed},
     builtin,
+    convert::from_storage,
     options::WriteOptions,
     state::{Call, State},
 };
@@ -59,9 +60,8 @@ impl Call<'_> {
 impl State {
     /// Gives the fields that a write other than an apply changes to its manager. `live` is `None` for a new object.
     pub(in crate::api) fn own(&self, call: &Call<'_>, live: Option<&Value>, new: &mut Value, options: &WriteOptions) {
-        let nothing = json!({});
-        let owner = call.owner(options, false);
-        call.typed()
-            .update(live.unwrap_or(&nothing), new, &owner, self.clock.now());
+        let (owner, typed) = (call.owner(options, false), call.typed());
+        let live = live.map(|live| from_storage(call.resource, live));
+        typed.update(live.as_deref().unwrap_or(&typed.empty), new, &owner, self.clock.now());
     }
 }

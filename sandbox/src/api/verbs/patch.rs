@@ -1,5 +1,7 @@
 //! Patch: JSON, merge and strategic merge patches, and server-side apply.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::admit::Source;
@@ -79,7 +81,7 @@ impl State {
             return self.apply(call, &patch, options);
         }
         let existing = self.existing(call)?;
-        let mut new = from_storage(call.resource, &existing.value);
+        let mut new = from_storage(call.resource, &existing.value).into_owned();
         kind.lay_over(call, &mut new, patch)?;
         call.check_body(&mut new)?;
         check_name(call, &new)?;
@@ -94,7 +96,8 @@ impl State {
         if text("apiVersion") != resource.api_version() || text("kind") != resource.names.kind {
             let (version, kind) = (text("apiVersion"), text("kind"));
             return Err(ApiError::bad_request(format!(
-                "invalid object type: {version}, Kind={kind}"
+                "invalid object type: {}, Kind={kind}",
+                group_version(version)
             )));
         }
         if meta_value(patch, "managedFields").is_some() {
@@ -114,9 +117,9 @@ impl State {
             };
             return Err(ApiError::unknown(format!(
                 "failed to create typed patch object ({}/{}; {}, Kind={}): {list}",
-                request.namespace,
-                request.name,
-                resource.api_version(),
+                meta(patch, "namespace"),
+                meta(patch, "name"),
+                group_version(&resource.api_version()),
                 resource.names.kind
             )));
         }
@@ -124,13 +127,15 @@ impl State {
         let mut nothing = call.empty();
         map(&mut nothing).insert("apiVersion".into(), resource.api_version().into());
         map(&mut nothing).insert("kind".into(), resource.names.kind.as_str().into());
-        let live = existing.as_ref().map_or(&nothing, |existing| &existing.value);
+        let live = existing
+            .as_ref()
+            .map_or(Cow::Borrowed(&nothing), |e| from_storage(resource, &e.value));
         let (owner, now) = (call.owner(options, true), self.clock.now());
         let mut new = match &existing {
             Err(error) if !request.subresource.is_empty() => return Err(error.clone()),
             _ => call
                 .typed()
-                .apply(live, patch, &owner, options.force == Some(true), now)?,
+                .apply(&live, patch, &owner, options.force == Some(true), now)?,
         };
         check_name(call, &new)?;
         let warnings = call.admit(&mut new, options, Source::Apply)?;
@@ -145,6 +150,15 @@ impl State {
         }
         self.check_namespace(call, &request.name)?;
         self.insert(call, new, options, warnings)
+    }
+}
+
+/// Group and version with a slash between them, in the core group too.
+fn group_version(version: &str) -> String {
+    if version.contains('/') {
+        version.to_owned()
+    } else {
+        format!("/{version}")
     }
 }
 

@@ -3,19 +3,25 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::admit::Source;
 use crate::api::{
     object::map,
-    state::{Call, Reply},
+    options::WriteOptions,
+    state::{Call, Reply, State},
     status::ApiError,
 };
 
-impl Call<'_> {
-    pub(in crate::api) fn review(&self, mut review: Value) -> Result<Reply, ApiError> {
-        self.check_body(&mut review)?;
-        map(&mut review).insert(
-            "status".into(),
-            json!({"allowed": true, "reason": "there are no rules here"}),
-        );
+impl State {
+    pub(in crate::api) fn review(
+        &self,
+        call: &Call<'_>,
+        mut review: Value,
+        options: &WriteOptions,
+    ) -> Result<Reply, ApiError> {
+        call.check_body(&mut review)?;
+        call.admit(&mut review, options, Source::Body)?;
+        self.own(call, None, &mut review, options);
+        map(&mut review).insert("status".into(), json!({"allowed": true}));
         Ok(Reply::Plain {
             code: StatusCode::CREATED,
             body: review,

@@ -1,58 +1,59 @@
 //! The scale subresource: a Scale is read from an object, and its replicas are written back into it.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{PatchKind, admit::Source};
-use crate::api::{
-    field_error::FieldError,
-    object::{child, map, meta, meta_value, set_meta},
-    options::WriteOptions,
-    resource::ScalePaths,
-    selector::LabelSelector,
-    state::{Call, Reply, State},
-    status::{ApiError, GroupResource},
+use crate::{
+    api::{
+        apply::{FieldSet, Owner, Typed, to_object, to_scale},
+        field_error::FieldError,
+        object::{child, map, meta, meta_value, set_meta},
+        options::WriteOptions,
+        resource::ScalePaths,
+        selector::LabelSelector,
+        state::{Call, Reply, State},
+        status::{ApiError, GroupResource},
+        store::Object,
+    },
+    schema,
 };
+
+/// The version of Scales.
+const VERSION: &str = "autoscaling/v1";
 
 impl State {
     pub(in crate::api) fn get_scale(&self, call: &Call<'_>) -> Result<Reply, ApiError> {
         let object = self.existing(call)?;
+        if call.resource.custom && at(&object.value, path(call)).is_none() {
+            return Err(ApiError::internal(format!(
+                "the spec replicas field {:?} does not exist",
+                path(call)
+            )));
+        }
         Ok(plain(&scale_of(call, &object.value)))
     }
 
     pub(in crate::api) fn update_scale(
         &mut self,
         call: &Call<'_>,
-        scale: &Value,
+        mut scale: Value,
         options: &WriteOptions,
     ) -> Result<Reply, ApiError> {
         let existing = self.existing(call)?;
-        let kind = GroupResource {
-            group: "autoscaling".into(),
-            resource: "Scale".into(),
-        };
-        if meta(scale, "name") != call.request.name {
-            let (body, url) = (meta(scale, "name"), &call.request.name);
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({body}) does not match the name on the URL ({url})"
-            )));
+        check_name(call, &scale)?;
+        let (live, path) = (owned_scale(call, &existing.value), path(call));
+        if let Some(fields) = scale.as_object_mut() {
+            fields.insert("kind".into(), "Scale".into());
+            fields.insert("apiVersion".into(), VERSION.into());
         }
-        let replicas = replicas(scale);
-        if replicas < 0 {
-            let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-            return Err(ApiError::invalid(&kind, &call.request.name, &[error]));
-        }
+        let owner = Owner::new(&options.manager, false, "scale", VERSION);
+        typed().update(&live, &mut scale, &owner, self.clock.now());
         let mut new = existing.value.clone();
-        set(&mut new, paths(call), replicas);
-        for field in ["uid", "resourceVersion"] {
-            if let Some(value) = meta_value(scale, field) {
-                set_meta(&mut new, field, Some(value.clone()));
-            }
-        }
-        let warnings = call.admit(&mut new, options, Source::Apply)?;
-        self.own(call, Some(&existing.value), &mut new, options);
-        let reply = self.replace(call, &existing, new, options, warnings)?;
-        Ok(scaled(call, reply))
+        to_object(&scale, path, &call.resource.api_version(), &mut new);
+        self.write_scale(call, &existing, &scale, new, options)
     }
 
     pub(in crate::api) fn patch_scale(
@@ -62,37 +63,87 @@ impl State {
         patch: Value,
         options: &WriteOptions,
     ) -> Result<Reply, ApiError> {
-        if kind == PatchKind::Apply {
-            return self.apply_scale(call, &patch, options);
-        }
         let existing = self.existing(call)?;
-        let mut scale = scale_of(call, &existing.value);
-        kind.lay_over(call, &mut scale, patch)?;
-        self.update_scale(call, &scale, options)
+        let mut scale = owned_scale(call, &existing.value);
+        if kind != PatchKind::Apply {
+            kind.lay_over(call, &mut scale, patch)?;
+            return self.update_scale(call, scale, options);
+        }
+        let (owner, force) = (
+            Owner::new(&options.manager, true, "scale", VERSION),
+            options.force == Some(true),
+        );
+        let applied = typed().apply(&scale, &patch, &owner, force, self.clock.now())?;
+        let mut new = existing.value.clone();
+        to_object(&applied, path(call), &call.resource.api_version(), &mut new);
+        self.write_scale(call, &existing, &applied, new, options)
     }
 
-    fn apply_scale(&mut self, call: &Call<'_>, patch: &Value, options: &WriteOptions) -> Result<Reply, ApiError> {
-        let existing = self.existing(call)?;
-        // Applying a Scale is applying its replicas to the object.
-        let mut applied = json!({"apiVersion": call.resource.api_version(), "kind": call.resource.names.kind,
-            "metadata": {"name": call.request.name}});
-        set(&mut applied, paths(call), replicas(patch));
-        let (owner, now) = (call.owner(options, true), self.clock.now());
-        let mut new = call
-            .typed()
-            .apply(&existing.value, &applied, &owner, options.force == Some(true), now)?;
+    /// Writes the replicas of a Scale into the object, whose owners are right already.
+    fn write_scale(
+        &mut self,
+        call: &Call<'_>,
+        existing: &Arc<Object>,
+        scale: &Value,
+        mut new: Value,
+        options: &WriteOptions,
+    ) -> Result<Reply, ApiError> {
+        let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+        if replicas < 0 {
+            let kind = GroupResource {
+                group: "autoscaling".into(),
+                resource: "Scale".into(),
+            };
+            let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+            return Err(ApiError::invalid(&kind, &call.request.name, &[error]));
+        }
+        set(&mut new, path(call), replicas);
+        for field in ["uid", "resourceVersion"] {
+            if let Some(value) = meta_value(scale, field) {
+                set_meta(&mut new, field, Some(value.clone()));
+            }
+        }
         let warnings = call.admit(&mut new, options, Source::Apply)?;
-        let reply = self.replace(call, &existing, new, options, warnings)?;
-        Ok(scaled(call, reply))
+        let reply = self.replace(call, existing, new, options, warnings)?;
+        Ok(match reply {
+            Reply::Object { object, .. } => plain(&scale_of(call, &object.value)),
+            other => other,
+        })
     }
+}
+
+/// What a Scale is to the rules of ownership.
+fn typed() -> Typed<'static> {
+    Typed {
+        schema: schema::builtin("autoscaling", "v1", "Scale").map(AsRef::as_ref),
+        api_version: VERSION.to_owned(),
+        empty: json!({}),
+        reset: FieldSet::default(),
+    }
+}
+
+fn check_name(call: &Call<'_>, scale: &Value) -> Result<(), ApiError> {
+    let (body, url) = (meta(scale, "name"), &call.request.name);
+    if body == url {
+        return Ok(());
+    }
+    let text = format!("the name of the object ({body}) does not match the name on the URL ({url})");
+    Err(ApiError::bad_request(text))
+}
+
+/// The Scale of an object, with the owners of its replicas.
+fn owned_scale(call: &Call<'_>, object: &Value) -> Value {
+    let mut scale = scale_of(call, object);
+    to_scale(object, path(call), &mut scale);
+    scale
+}
+
+fn path<'a>(call: &Call<'a>) -> &'a str {
+    call.resource.scale.as_ref().map_or("", |paths| &paths.spec)
 }
 
 fn paths<'a>(call: &Call<'a>) -> Option<&'a ScalePaths> {
     call.resource.scale.as_ref()
-}
-
-fn replicas(scale: &Value) -> i64 {
-    scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0)
 }
 
 fn steps(path: &str) -> impl Iterator<Item = &str> {
@@ -103,19 +154,12 @@ fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     steps(path).try_fold(object, |value, step| value.get(step))
 }
 
-fn set(object: &mut Value, paths: Option<&ScalePaths>, replicas: i64) {
-    let Some((parents, last)) = paths.and_then(|paths| paths.spec.rsplit_once('.')) else {
+fn set(object: &mut Value, path: &str, replicas: i64) {
+    let Some((parents, last)) = path.rsplit_once('.') else {
         return;
     };
     let parent: &mut Map<String, Value> = steps(parents).fold(map(object), |map, step| child(map, step));
     parent.insert(last.to_owned(), replicas.into());
-}
-
-fn scaled(call: &Call<'_>, reply: Reply) -> Reply {
-    match reply {
-        Reply::Object { object, .. } => plain(&scale_of(call, &object.value)),
-        other => other,
-    }
 }
 
 fn plain(scale: &Value) -> Reply {
@@ -147,5 +191,5 @@ fn scale_of(call: &Call<'_>, object: &Value) -> Value {
             status.insert("selector".into(), text.into());
         }
     }
-    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+    json!({"kind": "Scale", "apiVersion": VERSION, "metadata": metadata, "spec": spec, "status": status})
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::admit::Source;
 use crate::api::{
     apply::keep_times,
+    convert::to_storage,
     field_error::FieldError,
     object::{child, finalizers, map, meta, meta_value, set_meta},
     options::WriteOptions,
@@ -41,13 +42,6 @@ impl State {
             }
             Err(error) => return Err(error),
         };
-        let revision = meta(&object, "resourceVersion");
-        if (revision.is_empty() || revision == "0") && !call.resource.unconditional_update {
-            let mut kind = call.resource.name();
-            kind.resource.clone_from(&call.resource.names.plural);
-            let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-            return Err(ApiError::invalid(&kind, &call.request.name, &[error]));
-        }
         let warnings = call.admit(&mut object, options, Source::Body)?;
         self.own(call, Some(&existing.value), &mut object, options);
         self.replace(call, &existing, object, options, warnings)
@@ -63,12 +57,22 @@ impl State {
         warnings: Vec<String>,
     ) -> Result<Reply, ApiError> {
         let (resource, name) = (call.resource, &call.request.name);
+        to_storage(resource, &mut new);
         let (uid, old_uid) = (meta(&new, "uid"), meta(&old.value, "uid"));
         if !uid.is_empty() && uid != old_uid {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+                 failed: UID in precondition: {uid}, UID in object meta: {old_uid}",
+                call.storage_path()
+            );
             return Err(ApiError::conflict(&resource.name(), name, &why));
         }
         let revision = meta(&new, "resourceVersion");
+        if (revision.is_empty() || revision == "0") && !resource.unconditional_update {
+            let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            // Here the plural name stands where the kind stands elsewhere.
+            return Err(ApiError::invalid(&resource.name(), name, &[error]));
+        }
         if !revision.is_empty() && revision != "0" && revision != meta(&old.value, "resourceVersion") {
             return Err(ApiError::conflict(&resource.name(), name, MODIFIED));
         }
@@ -180,6 +184,10 @@ fn next_generation(resource: &Resource, old: &Value, new: &Value) -> Option<Valu
             !same(&["spec"]) || meta_value(old, "annotations") != meta_value(new, "annotations")
         }
         Generation::Content => content(old, &["metadata", "status"]) != content(new, &["metadata", "status"]),
+        Generation::ContentOrLabels => {
+            content(old, &["metadata", "status"]) != content(new, &["metadata", "status"])
+                || meta_value(old, "labels") != meta_value(new, "labels")
+        }
         Generation::All => content(old, &["metadata"]) != content(new, &["metadata"]),
     };
     let generation = meta_value(old, "generation").and_then(Value::as_i64).unwrap_or(1);

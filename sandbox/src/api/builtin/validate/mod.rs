@@ -1,6 +1,7 @@
 //! What built-in objects are held to beyond their types: required fields, ranges, references within the object, and what
 //! an update may not change. As much of it as our users' mistakes touch; the rest is taken as it comes.
 
+mod event;
 mod others;
 mod pod;
 mod service;
@@ -11,13 +12,15 @@ use serde_json::Value;
 use crate::{
     api::field_error::FieldError,
     schema::{NameRule, validate_definition},
+    surface::Resource,
 };
 
 /// Why an object is refused; `old` is what it replaces.
-pub(super) fn check(kind: &str, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn check(names: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = object.get("spec").unwrap_or(&Value::Null);
     let old_spec = old.map(|old| old.get("spec").unwrap_or(&Value::Null));
+    let kind = names.kind.as_str();
     match kind {
         "Pod" => {
             pod::spec(&mut errors, spec, "spec");
@@ -34,7 +37,7 @@ pub(super) fn check(kind: &str, object: &Value, old: Option<&Value>) -> Vec<Fiel
         "ConfigMap" | "Secret" => others::data(&mut errors, kind, object, old),
         "Lease" => others::lease(&mut errors, spec),
         "EndpointSlice" => others::slice(&mut errors, object, old),
-        "Event" => others::event(&mut errors, object),
+        "Event" => event::event(&mut errors, object, names.group.is_empty() || old.is_some()),
         "RoleBinding" | "ClusterRoleBinding" => others::binding(&mut errors, object, old),
         "CustomResourceDefinition" => errors.0 = validate_definition(object, old),
         _ => {}

@@ -1,9 +1,18 @@
 //! The smaller kinds.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Errors, is_set, list, text};
-use crate::api::{field_error::FieldError, object::meta};
+use super::{Errors, indexed, is_set, list, text};
+use crate::api::field_error::FieldError;
+
+/// What autoscalers go by.
+const METRICS: [(&str, &str); 5] = [
+    ("ContainerResource", "containerResource"),
+    ("External", "external"),
+    ("Object", "object"),
+    ("Pods", "pods"),
+    ("Resource", "resource"),
+];
 
 pub(super) fn autoscaler(errors: &mut Errors, spec: &Value) {
     let number = |field: &str| spec.get(field).and_then(Value::as_i64);
@@ -27,18 +36,71 @@ pub(super) fn autoscaler(errors: &mut Errors, spec: &Value) {
             errors.required(format!("spec.scaleTargetRef.{field}"));
         }
     }
-    for (index, metric) in list(spec, "metrics").enumerate() {
-        if text(metric, "type").is_empty() {
-            let why = "must specify a metric source type";
-            errors.push(FieldError::required(format!("spec.metrics[{index}].type"), why));
+    if text(target, "apiVersion").is_empty() {
+        errors.invalid(
+            "spec.scaleTargetRef.apiVersion",
+            "",
+            "apiVersion must specify API group",
+        );
+    }
+    let mut kinds = Vec::new();
+    for (path, metric) in indexed(spec, "metrics", "spec") {
+        kinds.push(text(metric, "type"));
+        self::metric(errors, metric, &path);
+    }
+    if least == 0 && !kinds.iter().any(|kind| matches!(*kind, "Object" | "External")) {
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.push(FieldError::forbidden("spec.metrics", why));
+    }
+}
+
+fn metric(errors: &mut Errors, metric: &Value, path: &str) {
+    let kind = text(metric, "type");
+    if kind.is_empty() {
+        errors.push(FieldError::required(
+            format!("{path}.type"),
+            "must specify a metric source type",
+        ));
+    }
+    match METRICS.iter().find(|(known, _)| *known == kind) {
+        Some((_, field)) if is_set(metric, field) => {}
+        Some((_, field)) => {
+            let why = "must populate information for the given metric source";
+            errors.push(FieldError::required(format!("{path}.{field}"), why));
+        }
+        None => {
+            let error = FieldError::not_supported(format!("{path}.type"), kind, &METRICS.map(|(known, _)| known));
+            // It is found twice, and told twice.
+            errors.push(error.clone());
+            errors.push(error);
         }
     }
 }
 
 pub(super) fn budget(errors: &mut Errors, spec: &Value) {
+    let value = |field: &str| spec.get(field).cloned().unwrap_or_default();
     if is_set(spec, "minAvailable") && is_set(spec, "maxUnavailable") {
-        let why = "minAvailable and maxUnavailable cannot be both set";
-        errors.invalid("spec", spec.clone(), why);
+        // Shown with the names of the server's own fields.
+        let shown = json!({"MinAvailable": value("minAvailable"), "Selector": value("selector"),
+            "MaxUnavailable": value("maxUnavailable"),
+            "UnhealthyPodEvictionPolicy": value("unhealthyPodEvictionPolicy")});
+        errors.invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set");
+    }
+    for field in ["minAvailable", "maxUnavailable"] {
+        errors.not_negative(spec, field, "spec");
+        let path = format!("spec.{field}");
+        if let Value::String(percent) = value(field) {
+            let digits = percent.strip_suffix('%').filter(|digits| !digits.is_empty());
+            match digits.and_then(|digits| digits.parse::<u64>().ok()) {
+                None => {
+                    let why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  \
+                               or '93%', regex used for validation is '[0-9]+%')";
+                    errors.invalid(path, percent, why);
+                }
+                Some(101..) => errors.invalid(path, percent, "must not be greater than 100%"),
+                Some(_) => {}
+            }
+        }
     }
 }
 
@@ -100,7 +162,7 @@ pub(super) fn lease(errors: &mut Errors, spec: &Value) {
 }
 
 pub(super) fn slice(errors: &mut Errors, object: &Value, old: Option<&Value>) {
-    if is_set(object, "addressType") {
+    if !text(object, "addressType").is_empty() {
         let types = ["FQDN", "IPv4", "IPv6"];
         errors.one_of("addressType".into(), object.get("addressType"), &types);
     } else {
@@ -117,19 +179,6 @@ pub(super) fn slice(errors: &mut Errors, object: &Value, old: Option<&Value>) {
     }
 }
 
-pub(super) fn event(errors: &mut Errors, object: &Value) {
-    let involved = object.get("involvedObject").unwrap_or(&Value::Null);
-    let (namespace, own) = (text(involved, "namespace"), meta(object, "namespace"));
-    let fits = if namespace.is_empty() {
-        matches!(own, "" | "default" | "kube-system")
-    } else {
-        namespace == own
-    };
-    if !fits {
-        errors.invalid("involvedObject.namespace", namespace, "does not match event.namespace");
-    }
-}
-
 pub(super) fn binding(errors: &mut Errors, object: &Value, old: Option<&Value>) {
     let role = object.get("roleRef").unwrap_or(&Value::Null);
     if text(role, "name").is_empty() {
@@ -138,6 +187,8 @@ pub(super) fn binding(errors: &mut Errors, object: &Value, old: Option<&Value>) 
     if let Some(old) = old
         && object.get("roleRef") != old.get("roleRef")
     {
-        errors.invalid("roleRef", role.clone(), "cannot change roleRef");
+        // Shown with the names of the server's own fields.
+        let shown = json!({"APIGroup": text(role, "apiGroup"), "Kind": text(role, "kind"), "Name": text(role, "name")});
+        errors.invalid("roleRef", shown, "cannot change roleRef");
     }
 }

@@ -45,50 +45,46 @@ pub(super) fn spec(errors: &mut Errors, spec: &Value, path: &str) {
             "must be between 1 and 2147483647, inclusive",
         );
     }
-    errors.not_negative(spec, "terminationGracePeriodSeconds", path);
     for (path, toleration) in indexed(spec, "tolerations", path) {
         let operators = ["Equal", "Exists"];
         errors.one_of(format!("{path}.operator"), toleration.get("operator"), &operators);
         if text(toleration, "operator") == "Exists" && !text(toleration, "value").is_empty() {
             let why = "value must be empty when `operator` is 'Exists'";
-            errors.invalid(format!("{path}.operator"), toleration.clone(), why);
+            errors.invalid(format!("{path}.operator"), text(toleration, "value"), why);
         }
     }
 }
 
+/// The sources of volumes that can be told apart here, in the order in which Kubernetes looks at them.
+const SOURCES: [&str; 8] = [
+    "emptyDir",
+    "hostPath",
+    "secret",
+    "nfs",
+    "persistentVolumeClaim",
+    "downwardAPI",
+    "configMap",
+    "projected",
+];
+
+/// Checks the volumes, and names those that are in order.
 fn volumes<'a>(errors: &mut Errors, spec: &'a Value, path: &str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for (path, volume) in indexed(spec, "volumes", path) {
-        errors.name(volume, &path, &mut names);
-        let sources = volume
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(field, _)| *field != "name")
-            .count();
-        if sources > 1 {
-            errors.push(FieldError::forbidden(
-                path.as_str(),
-                "may not specify more than 1 volume type",
-            ));
+        let before = errors.0.len();
+        for second in SOURCES.into_iter().filter(|source| is_set(volume, source)).skip(1) {
+            let why = "may not specify more than 1 volume type";
+            errors.push(FieldError::forbidden(format!("{path}.{second}"), why));
         }
-        if volume
-            .get("hostPath")
-            .is_some_and(|source| text(source, "path").is_empty())
-        {
-            errors.required(format!("{path}.hostPath.path"));
+        for (source, field) in [("hostPath", "path"), ("secret", "secretName"), ("configMap", "name")] {
+            if volume.get(source).is_some_and(|source| text(source, field).is_empty()) {
+                errors.required(format!("{path}.{source}.{field}"));
+            }
         }
-        if volume
-            .get("secret")
-            .is_some_and(|source| text(source, "secretName").is_empty())
-        {
-            errors.required(format!("{path}.secret.secretName"));
-        }
-        if volume
-            .get("configMap")
-            .is_some_and(|source| text(source, "name").is_empty())
-        {
-            errors.required(format!("{path}.configMap.name"));
+        let mut seen = names.clone();
+        errors.name(volume, &path, &mut seen);
+        if errors.0.len() == before {
+            names = seen;
         }
     }
     names
@@ -205,13 +201,15 @@ fn resources(errors: &mut Errors, container: &Value, path: &str) {
     let resources = container.get("resources").unwrap_or(&Value::Null);
     for field in ["limits", "requests"] {
         for (name, amount) in resources.get(field).and_then(Value::as_object).into_iter().flatten() {
+            let at = format!("{path}.{field}[{name}]");
             if !name.contains('/') && !RESOURCES.contains(&name.as_str()) && !name.starts_with("hugepages-") {
                 let why = "must be a standard resource type or fully qualified";
-                errors.invalid(format!("{path}.{field}"), name.as_str(), why);
+                errors.invalid(at.as_str(), name.as_str(), why);
+                errors.invalid(at.as_str(), name.as_str(), "must be a standard resource for containers");
             }
             if amount.as_str().is_some_and(|amount| amount.starts_with('-')) {
                 let why = "must be greater than or equal to 0";
-                errors.invalid(format!("{path}.{field}[{name}]"), amount.clone(), why);
+                errors.invalid(at, amount.clone(), why);
             }
         }
     }
@@ -237,7 +235,11 @@ fn host_ports(errors: &mut Errors, spec: &Value, path: &str) {
         for (path, port) in indexed(container, "ports", &path) {
             if is_set(port, "hostPort") && port.get("hostPort") != port.get("containerPort") {
                 let host = port.get("hostPort").cloned().unwrap_or_default();
-                errors.invalid(format!("{path}.hostPort"), host, "must match `containerPort`");
+                errors.invalid(
+                    format!("{path}.hostPort"),
+                    host,
+                    "must match `containerPort` when `hostNetwork` is true",
+                );
             }
         }
     }
@@ -329,7 +331,8 @@ mod tests {
             told(&json!({"containers": [container]})),
             [
                 "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
-                "spec.containers[0].resources.requests: Invalid value: \"gpu\": must be a standard resource type or fully qualified",
+                "spec.containers[0].resources.requests[gpu]: Invalid value: \"gpu\": must be a standard resource type or fully qualified",
+                "spec.containers[0].resources.requests[gpu]: Invalid value: \"gpu\": must be a standard resource for containers",
                 "spec.containers[0].resources.requests: Invalid value: \"1500m\": must be less than or equal to cpu limit of 1",
             ]
         );

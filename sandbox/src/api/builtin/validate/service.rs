@@ -12,13 +12,13 @@ pub(super) fn service(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
     if ports == 0 && !headless && kind != "ExternalName" {
         errors.required("spec.ports");
     }
-    let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-    errors.one_of("spec.type".into(), spec.get("type"), &types);
     errors.one_of(
         "spec.sessionAffinity".into(),
         spec.get("sessionAffinity"),
         &["ClientIP", "None"],
     );
+    let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    errors.one_of("spec.type".into(), spec.get("type"), &types);
     if headless && matches!(kind, "NodePort" | "LoadBalancer") {
         let why = format!("may not be set to 'None' for {kind} services");
         errors.invalid("spec.clusterIPs[0]", "None", why);
@@ -40,7 +40,9 @@ pub(super) fn service(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
         self::port(errors, port, &path, ports > 1, &mut names);
         let key = (text(port, "protocol"), port.get("port").and_then(Value::as_i64));
         if seen.contains(&key) {
-            let value = json!({"protocol": key.0, "port": key.1});
+            // Shown with the names of the server's own fields.
+            let value = json!({"Name": "", "Protocol": key.0, "AppProtocol": null, "Port": key.1, "TargetPort": 0,
+                "NodePort": 0});
             errors.push(FieldError::duplicate(path, value));
         }
         seen.push(key);
@@ -144,7 +146,7 @@ mod tests {
             told(&json!({"type": "ClusterIP", "ports": ports}), None),
             [
                 "spec.ports[0].name: Required value",
-                "spec.ports[1]: Duplicate value: {\"protocol\":\"TCP\",\"port\":80}",
+                "spec.ports[1]: Duplicate value: {\"Name\":\"\",\"Protocol\":\"TCP\",\"AppProtocol\":null,\"Port\":80,\"TargetPort\":0,\"NodePort\":0}",
             ]
         );
     }

@@ -75,9 +75,9 @@ fn selector_and_template(errors: &mut Errors, called: &str, spec: &Value) {
         Some(_) => {}
     }
     let template = spec.get("template").unwrap_or(&Value::Null);
-    if let Some(selector) = selector.filter(|_| !empty)
-        && !LabelSelector::from_object(selector).matches(template)
-    {
+    // What selects nothing fits no template, what selects all fits any.
+    let fits = selector.is_some_and(|selector| LabelSelector::from_object(selector).matches(template));
+    if !fits {
         let labels = template
             .get("metadata")
             .and_then(|metadata| metadata.get("labels"))
@@ -125,7 +125,10 @@ fn strategy(errors: &mut Errors, strategy: &Value) {
         }
         _ => {
             let supported = ["Recreate", "RollingUpdate"];
-            errors.push(FieldError::not_supported("spec.strategy", strategy.clone(), &supported));
+            // The one value that is shown with the names of the server's own fields.
+            let rolling = strategy.get("rollingUpdate").cloned().unwrap_or_default();
+            let shown = json!({"Type": text(strategy, "type"), "RollingUpdate": rolling});
+            errors.push(FieldError::not_supported("spec.strategy", shown, &supported));
         }
     }
 }
