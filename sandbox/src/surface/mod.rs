@@ -5,6 +5,7 @@ mod builtin;
 mod discovery;
 pub mod jsonpath;
 pub mod openapi;
+pub mod protobuf;
 mod resource;
 pub mod strategic;
 pub mod table;
