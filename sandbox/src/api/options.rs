@@ -198,6 +198,8 @@ pub(super) struct WriteOptions {
     pub(super) manager: String,
     pub(super) force: Option<bool>,
     pub(super) validation: FieldValidation,
+    /// Fields that the body has twice.
+    pub(super) duplicates: Vec<String>,
 }
 
 impl WriteOptions {
@@ -243,6 +245,7 @@ impl WriteOptions {
             manager,
             force,
             validation,
+            duplicates: Vec::new(),
         })
     }
 }

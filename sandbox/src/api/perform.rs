@@ -69,11 +69,23 @@ fn read(state: &State, call: &Call<'_>, incoming: &Incoming, hit: Option<&Hit>) 
 fn write(state: &mut State, call: &Call<'_>, incoming: &Incoming) -> Result<Reply, ApiError> {
     let (verb, query, kind) = (call.request.verb, &incoming.query, call.resource.names.kind.as_str());
     let options = || WriteOptions::parse(query, incoming.header(USER_AGENT), verb, call.request.apply);
+    // What is written whole is also looked at for fields that are there twice.
+    let whole = || -> Result<(Value, WriteOptions), ApiError> {
+        let (object, duplicates) = incoming.object_of(kind)?;
+        let options = WriteOptions {
+            duplicates,
+            ..options()?
+        };
+        Ok((object, options))
+    };
     match (verb, call.request.subresource.as_str()) {
         (Verb::Create, "") if call.resource.names.kind == "SelfSubjectAccessReview" => {
             state.review(call, incoming.object()?, &options()?)
         }
-        (Verb::Create, "") => state.create(call, incoming.object_of(kind)?, &options()?),
+        (Verb::Create, "") => {
+            let (object, options) = whole()?;
+            state.create(call, object, &options)
+        }
         (Verb::Create, "binding") => state.bind(call, &incoming.object()?, &options()?),
         (Verb::Create, "eviction") => {
             let eviction = incoming.object()?;
@@ -83,7 +95,10 @@ fn write(state: &mut State, call: &Call<'_>, incoming: &Incoming) -> Result<Repl
         }
         (Verb::Create, _) => Err(ApiError::bad_request(NO_EXEC)),
         (Verb::Update, "scale") => state.update_scale(call, incoming.object()?, &options()?),
-        (Verb::Update, _) => state.update(call, incoming.object_of(kind)?, &options()?),
+        (Verb::Update, _) => {
+            let (object, options) = whole()?;
+            state.update(call, object, &options)
+        }
         (Verb::Patch, subresource) => {
             let kind = PatchKind::of(incoming.media_type()).ok_or_else(ApiError::unknown_patch)?;
             match subresource {

@@ -23,6 +23,7 @@ use super::{
     verbs::{PatchKind, fields_of},
     watch::{Watcher, error_event},
 };
+use crate::{schema::read_json, surface::protobuf};
 
 /// The largest body that is taken, in bytes.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -48,10 +49,25 @@ impl Incoming {
         self.header(CONTENT_TYPE).split(';').next().unwrap_or_default().trim()
     }
 
-    /// The body as JSON, or as YAML where that is what it says it is.
+    /// The body as an object.
     pub(super) fn object(&self) -> Result<Value, ApiError> {
-        let json = serde_json::from_slice(&self.body);
-        if json.is_ok() || !self.media_type().contains("yaml") {
+        self.read().map(|(object, _)| object)
+    }
+
+    /// The body as an object, and the fields that it has twice: JSON, or YAML or the binary form where that is what it
+    /// says it is.
+    fn read(&self) -> Result<(Value, Vec<String>), ApiError> {
+        let media_type = self.media_type();
+        if media_type == protobuf::MEDIA_TYPE {
+            let object = protobuf::decode(&self.body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+            return Ok((object, Vec::new()));
+        }
+        if !matches!(media_type, "" | "application/json" | "application/yaml") && PatchKind::of(media_type).is_none() {
+            let accepted = ["application/json", "application/yaml", protobuf::MEDIA_TYPE];
+            return Err(ApiError::unsupported_media_type(&accepted));
+        }
+        let json = read_json(&self.body);
+        if json.is_ok() || !media_type.contains("yaml") {
             return json.map_err(|error| {
                 let (why, text) = if self.body.is_empty() {
                     ("unexpected end of JSON input".to_owned(), "<empty>".into())
@@ -62,14 +78,18 @@ impl Incoming {
             });
         }
         let text = std::str::from_utf8(&self.body).map_err(|error| ApiError::bad_request(error.to_string()))?;
-        serde_saphyr::from_str(text).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))
+        let object = serde_saphyr::from_str(text)
+            .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+        Ok((object, Vec::new()))
     }
 
-    /// The body as an object of a kind.
-    pub(super) fn object_of(&self, kind: &str) -> Result<Value, ApiError> {
-        self.object().map_err(|mut error| {
-            let why = error.message;
-            error.message = format!("the object provided is unrecognized (must be of type {kind}): {why}");
+    /// The body as an object of a kind, and the fields that it has twice.
+    pub(super) fn object_of(&self, kind: &str) -> Result<(Value, Vec<String>), ApiError> {
+        self.read().map_err(|mut error| {
+            if error.code == http::StatusCode::BAD_REQUEST {
+                let why = error.message;
+                error.message = format!("the object provided is unrecognized (must be of type {kind}): {why}");
+            }
             error
         })
     }

@@ -18,6 +18,7 @@ mod parse;
 mod path;
 mod pattern;
 mod prune;
+mod read;
 mod validate;
 
 pub use builtin::{builtin, component_schemas, object_meta, type_name};
@@ -25,6 +26,7 @@ pub use crd::{default_definition, validate_definition};
 pub use metadata::{validate_metadata, validate_metadata_update};
 pub use names::NameRule;
 pub use node::{ListKind, PatchStrategy, Schema};
+pub use read::read_json;
 
 #[cfg(test)]
 mod tests;

@@ -41,11 +41,15 @@ impl Call<'_> {
         };
         let mut warnings = Vec::new();
         if let Some(schema) = &resource.schema {
-            let unknown: Vec<String> = schema
-                .prune(object)
+            let twice = options
+                .duplicates
                 .iter()
-                .map(|path| format!("unknown field {path:?}"))
-                .collect();
+                .map(|path| format!("duplicate field {path:?}"));
+            let unknown = schema
+                .prune(object)
+                .into_iter()
+                .map(|path| format!("unknown field {path:?}"));
+            let unknown: Vec<String> = twice.chain(unknown).collect();
             match options.validation {
                 FieldValidation::Strict if !unknown.is_empty() && source != Source::Apply => {
                     let why = format!("strict decoding error: {}", unknown.join(", "));
