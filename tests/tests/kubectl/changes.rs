@@ -1,5 +1,5 @@
 //! Objects made and changed: `apply` both ways, `diff`, `edit`, `patch`, `scale`, `label`, `annotate`, `create`,
-//! `replace`.
+//! `replace`, and the commands that need no manifest.
 
 use crate::cluster::{Cluster, WEB};
 
@@ -222,5 +222,41 @@ async fn create_and_replace_mind_what_is_there() {
         )
         .await;
     assert_eq!(String::from_utf8_lossy(&piped.stdout), "namespace/piped created\n");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_made_without_a_manifest() {
+    let Some(cluster) = Cluster::start().await else { return };
+    cluster.ok(&["create", "namespace", "made"]).await;
+    let typed: [&[&str]; 8] = [
+        &["create", "secret", "generic", "s", "--from-literal=a=b"],
+        &["create", "configmap", "c", "--from-literal=a=b"],
+        &["create", "deployment", "web", "--image=sleeper:1", "--replicas=2"],
+        &["expose", "deployment", "web", "--port=80", "--target-port=8080"],
+        &["create", "serviceaccount", "a"],
+        &["create", "role", "r", "--verb=get", "--resource=pods"],
+        &["create", "rolebinding", "b", "--role=r", "--serviceaccount=made:a"],
+        &[
+            "create",
+            "poddisruptionbudget",
+            "d",
+            "--selector=app=web",
+            "--min-available=1",
+        ],
+    ];
+    for command in typed {
+        cluster.ok(&[command, &["-n", "made"]].concat()).await;
+    }
+    let field = async |object: &str, path: &str| {
+        cluster
+            .ok(&["get", object, "-n", "made", "-o", &format!("jsonpath={{{path}}}")])
+            .await
+    };
+    assert_eq!(field("secret/s", ".data.a").await, "Yg==");
+    assert_eq!(field("deployment/web", "..containers[0].image").await, "sleeper:1");
+    assert_eq!(field("service/web", ".spec.ports[0].targetPort").await, "8080");
+    assert_eq!(field("rolebinding/b", ".subjects[0].name").await, "a");
+    assert_eq!(cluster.ok(&["auth", "can-i", "create", "pods"]).await, "yes\n");
     cluster.end().await;
 }

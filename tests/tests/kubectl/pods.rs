@@ -36,3 +36,37 @@ async fn a_rollout_is_followed_to_its_end_and_undone() {
     assert!(stuck.contains("timed out waiting for the condition"), "{stuck}");
     cluster.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_drained_and_comes_back() {
+    let Some(cluster) = Cluster::start().await else { return };
+    cluster.apply(WEB).await;
+    cluster
+        .ok(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .await;
+    cluster.ok(&["drain", "edge-1", "--timeout=60s"]).await;
+    assert!(
+        cluster
+            .ok(&["get", "node", "edge-1"])
+            .await
+            .contains("Ready,SchedulingDisabled")
+    );
+    cluster
+        .ok(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .await;
+    let nodes = cluster
+        .ok(&[
+            "get",
+            "pods",
+            "-l",
+            "app=web",
+            "-o",
+            "jsonpath={.items[*].spec.nodeName}",
+        ])
+        .await;
+    assert_eq!(nodes, "cloud-1 cloud-1");
+    cluster.ok(&["uncordon", "edge-1"]).await;
+    cluster.ok(&["taint", "node", "edge-1", "a=b:NoSchedule"]).await;
+    assert_eq!(cluster.field("node/edge-1", ".spec.taints[*].key").await, "a");
+    cluster.end().await;
+}
