@@ -1,4 +1,4 @@
-//! Pods that run: roll-outs.
+//! Pods that run: roll-outs, nodes drained, logs, and the shell that there is not.
 
 use crate::cluster::{Cluster, WEB};
 
@@ -68,5 +68,25 @@ async fn a_node_is_drained_and_comes_back() {
     cluster.ok(&["uncordon", "edge-1"]).await;
     cluster.ok(&["taint", "node", "edge-1", "a=b:NoSchedule"]).await;
     assert_eq!(cluster.field("node/edge-1", ".spec.taints[*].key").await, "a");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_are_followed_and_no_shell_is_opened() {
+    let Some(cluster) = Cluster::start().await else { return };
+    cluster.ok(&["run", "clock", "--image=ticker:1"]).await;
+    cluster
+        .ok(&["wait", "--for=condition=Ready", "pod/clock", "--timeout=60s"])
+        .await;
+    let mut logs = cluster.follow(&["logs", "-f", "clock"]);
+    for _ in 0..3 {
+        logs.line_with("tick").await;
+    }
+    assert_eq!(cluster.ok(&["logs", "clock", "--tail=2"]).await, "tick\ntick\n");
+    let refused = cluster.fails(&["exec", "clock", "--", "ls"]).await;
+    assert!(refused.contains("opens no shell"), "{refused}");
+    cluster
+        .ok(&["delete", "pod", "clock", "--grace-period=0", "--force"])
+        .await;
     cluster.end().await;
 }
