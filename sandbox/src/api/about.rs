@@ -30,6 +30,7 @@ impl ApiServer {
             }
             Page::Text(text) => Response::new(Body::from(text)),
             Page::NotAcceptable => respond::error(&ApiError::not_acceptable()),
+            Page::NoSuchVersion => respond::error(&ApiError::no_such_resource()),
             Page::NotFound => respond::page_not_found(),
         }
     }
@@ -40,6 +41,7 @@ enum Page {
     Typed(Value, &'static str),
     Text(&'static str),
     NotAcceptable,
+    NoSuchVersion,
     NotFound,
 }
 
@@ -66,7 +68,11 @@ fn page(registry: &Registry, path: &str, headers: &HeaderMap, address: &str) -> 
         ["api", version] => found(discovery().resources("", version)),
         ["apis"] => Page::Json(discovery().groups()),
         ["apis", group] => found(discovery().group(group)),
-        ["apis", group, version] => found(discovery().resources(group, version)),
+        ["apis", group, version] => match discovery().resources(group, version) {
+            Some(resources) => Page::Json(resources),
+            None if discovery().group(group).is_some() => Page::NoSuchVersion,
+            None => Page::NotFound,
+        },
         ["version"] => Page::Json(surface::version()),
         ["healthz" | "livez" | "readyz", ..] => Page::Text("ok"),
         // Types in a compact binary form are not on offer; clients go on without.

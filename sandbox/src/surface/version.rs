@@ -4,6 +4,12 @@ use serde_json::{Value, json};
 
 /// The version that the server claims. `kubectl` and controllers judge by it what a server can do.
 pub fn version() -> Value {
+    // Go's names, which clients know.
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
     json!({
         "major": "1",
         "minor": "34",
@@ -13,6 +19,6 @@ pub fn version() -> Value {
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        "platform": format!("{}/{}", std::env::consts::OS, architecture),
     })
 }

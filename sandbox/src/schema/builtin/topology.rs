@@ -113,6 +113,18 @@ pub(super) const OPEN: &[&str] = &[
     "apimachinery.pkg.runtime.RawExtension",
 ];
 
+/// Types (below `io.k8s.`) that may do without the name of what they refer to, which `k8s-openapi` always has.
+pub(super) const OPTIONAL_NAME: &[&str] = &[
+    "api.core.v1.ConfigMapEnvSource",
+    "api.core.v1.ConfigMapKeySelector",
+    "api.core.v1.ConfigMapProjection",
+    "api.core.v1.ConfigMapVolumeSource",
+    "api.core.v1.LocalObjectReference",
+    "api.core.v1.SecretEnvSource",
+    "api.core.v1.SecretKeySelector",
+    "api.core.v1.SecretProjection",
+];
+
 /// Type (below `io.k8s.`), field, and what it is where it is absent. Only those that tell elements of a list apart.
 pub(super) const DEFAULTS: &[(&str, &str, &str)] = &[
     ("api.core.v1.ContainerPort", "protocol", "TCP"),

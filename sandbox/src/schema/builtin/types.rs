@@ -19,7 +19,7 @@ use schemars::{
 };
 use serde_json::{Map, Value, json};
 
-use super::topology::{ATOMIC, DEFAULTS, FIELDS, Merge, OPEN};
+use super::topology::{ATOMIC, DEFAULTS, FIELDS, Merge, OPEN, OPTIONAL_NAME};
 
 /// Where all type names begin.
 pub(super) const ROOT: &str = "io.k8s.";
@@ -158,6 +158,14 @@ fn annotate(schemas: &mut Map<String, Value>) {
             schema.insert("x-kubernetes-preserve-unknown-fields".into(), true.into());
         }
     }
+    for (name, schema) in schemas.iter_mut() {
+        let named = name
+            .strip_prefix(ROOT)
+            .is_some_and(|name| OPTIONAL_NAME.contains(&name));
+        if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+            required.retain(|field| field != "metadata" && !(named && field == "name"));
+        }
+    }
     for (name, field, default) in DEFAULTS {
         if let Some(property) = property(schemas, name, field) {
             property.insert("default".into(), (*default).into());
@@ -187,7 +195,7 @@ mod tests {
                 "{name} {field}"
             );
         }
-        for name in ATOMIC.iter().chain(OPEN) {
+        for name in ATOMIC.iter().chain(OPEN).chain(OPTIONAL_NAME) {
             assert!(schemas.contains_key(&format!("{ROOT}{name}")), "{name}");
         }
     }
