@@ -18,7 +18,11 @@ impl Rollout<'_> {
         let wanted = bounds::replicas(&self.deployment);
         match self.active_or_latest() {
             Active::None => {}
-            Active::One(index) => self.resize(index, wanted),
+            Active::One(index) => {
+                self.resize(index, wanted);
+                // A set that has the wanted size by chance is told so too, or the change would never count as seen.
+                self.refresh_size_annotations(index);
+            }
             Active::Many if self.saturated() => {
                 for index in self.old() {
                     self.resize(index, 0);
