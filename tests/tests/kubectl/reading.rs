@@ -104,7 +104,6 @@ async fn a_watch_shows_changes_as_they_happen() {
     cluster.apply(WEB).await;
     let mut watch = cluster.follow(&["get", "deployment", "web", "-w"]);
     watch.line_with("NAME").await;
-    watch.line_with("web").await;
     watch.line_with("2/2").await;
     cluster.ok(&["scale", "deployment", "web", "--replicas", "1"]).await;
     watch.line_with("1/1").await;
