@@ -112,6 +112,9 @@ impl ListOptions {
             Some(text) => Some(text.parse().map_err(|_| {
                 let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
                 let error = FieldError::invalid("resourceVersion", text, why);
+                if watching {
+                    return ApiError::unknown(error.to_string());
+                }
                 ApiError::bad_request(format!("invalid resource version: {error}"))
             })?),
         };

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    Inner,
+    Inner, builtin,
     clock::Clock,
     convert::from_storage,
     negotiate::View,
+    object::map,
     options::ListOptions,
     resource::Resource,
     respond,
@@ -22,6 +23,9 @@ use crate::surface::table::Printer;
 
 /// How often a quiet watch that wants bookmarks gets one.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+
+/// How long before the end of a watch the last bookmarks begin.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 /// What a table's watchers are told: the revision of its last change, or that the table is gone.
 pub(super) type Signal = u64;
@@ -67,7 +71,7 @@ impl Watcher {
             view,
             cursor: state.store.revision(),
             signal: state.signal(&resource.table),
-            bookmark: now + BOOKMARK_PERIOD,
+            bookmark: next_bookmark(now, now + Duration::from_secs(timeout)),
             end: now + Duration::from_secs(timeout),
             initial: None,
             clock: state.clock,
@@ -106,7 +110,7 @@ impl Watcher {
                 self.event(&mut out, "ADDED", object);
             }
         }
-        if self.options.initial_events == Some(true) && self.options.bookmarks {
+        if initial && self.options.bookmarks {
             let mark = json!({"k8s.io/initial-events-end": "true"});
             self.bookmark_event(&mut out, Some(mark));
         }
@@ -135,7 +139,7 @@ impl Watcher {
                 changed = self.signal.changed() => changed.ok()?,
                 () = tokio::time::sleep_until(self.end) => return None,
                 () = tokio::time::sleep_until(self.bookmark), if self.options.bookmarks => {
-                    self.bookmark = Instant::now() + BOOKMARK_PERIOD;
+                    self.bookmark = next_bookmark(Instant::now(), self.end);
                     let mut out = BytesMut::new();
                     self.bookmark_event(&mut out, None);
                     return Some(out.freeze());
@@ -215,12 +219,21 @@ impl Watcher {
             View::Metadata => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata"),
             View::Table(_) => ("meta.k8s.io/v1".to_owned(), "Table"),
         };
-        let mut metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.cursor.to_string()});
         if let (Some(annotations), Some(fields)) = (annotations, metadata.as_object_mut()) {
             fields.insert("annotations".into(), annotations);
         }
-        let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        if let (View::Table(_), Some(fields)) = (self.view, object.as_object_mut()) {
+        let mut object = match self.view {
+            View::Whole if !self.resource.custom => builtin::empty(&self.resource),
+            _ => json!({}),
+        };
+        let fields = map(&mut object);
+        fields.extend([
+            ("kind".to_owned(), kind.into()),
+            ("apiVersion".to_owned(), api_version.into()),
+        ]);
+        fields.insert("metadata".into(), metadata);
+        if matches!(self.view, View::Table(_)) {
             fields.insert("columnDefinitions".into(), Value::Null);
             fields.insert("rows".into(), json!([]));
         }
@@ -240,6 +253,15 @@ impl Watcher {
         }
         events.slice(..end)
     }
+}
+
+/// Every now and then, and shortly before the end, so that whoever comes back is not told much twice.
+fn next_bookmark(now: Instant, end: Instant) -> Instant {
+    let last = end
+        .checked_sub(LAST_BOOKMARK)
+        .filter(|last| *last > now)
+        .unwrap_or(now + Duration::from_secs(1));
+    last.min(now + BOOKMARK_PERIOD)
 }
 
 /// The event that tells why a watch ends.
