@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService, Model};
@@ -55,6 +56,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
             nodes: Arc::new(hub.clone()),
             metrics: metrics.clone(),
             instance: instance.clone(),
+            clock: Arc::new(Timestamp::now),
         },
         kinds(),
     );

@@ -1,8 +1,16 @@
 //! Whole-system tests of Skerry. The library holds what the scenarios share; the scenarios are in `tests/tests/`.
 
 // A harness whose set-up fails has nothing to go on with: the panic is the test's verdict.
-#![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::unwrap_used)]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unwrap_used
+)]
 
+pub mod look;
+pub mod manager;
 pub mod world;
 
-pub use world::World;
+pub use world::{NAMESPACE, World};

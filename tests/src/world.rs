@@ -1,29 +1,35 @@
 //! A cluster in memory with the real engine on it: an API server, the built-in controllers, kubelets that do as a test
-//! says, and the manager's engine with all its kinds. On paused time a minute passes at once.
+//! says, and a manager. On paused time a minute passes at once.
 
-use std::{collections::BTreeMap, fmt::Debug, future::Future, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    fmt::Debug,
+    future::Future,
+    time::Duration,
+};
 
-use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::{
+    NamespaceResourceScope, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, DeleteParams, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use skerry_globalmanager::{
-    engine::{Credential, Engine, NodeParts, Parts, ResourceKey},
-    metrics::Metrics,
-    run::kinds,
-};
+use skerry_globalmanager::engine::Engine;
 use skerry_sandbox::{
     ApiServer,
-    api::Mark,
+    api::{FaultHandle, LogEntry, Mark, Options},
     cluster::{Controllers, FakeKubelet, NodeSpec},
 };
-use skerry_workloads::{NodePart, ObjectKind, Settings};
-use tokio::{sync::watch, task::JoinHandle, time::sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use crate::manager::{Held, LEASE, Manager};
 
 /// The namespace of the scenarios.
 pub const NAMESPACE: &str = "default";
@@ -34,40 +40,6 @@ pub const USER: &str = "user";
 /// In virtual time: longer than anything that the cluster does by itself within a minute.
 pub const A_WHILE: Duration = Duration::from_secs(60);
 
-/// What nodes hold, as the manager last said.
-#[derive(Clone, Default)]
-pub struct Held(Arc<std::sync::Mutex<BTreeMap<ResourceKey, Placed>>>);
-
-/// A resource's parts, by node.
-pub type Placed = BTreeMap<String, (NodePart, Option<Credential>)>;
-
-impl Held {
-    /// What `node` holds of a resource.
-    pub fn on(&self, node: &str, kind: ObjectKind, name: &str) -> Option<Value> {
-        let key = ResourceKey {
-            kind,
-            namespace: NAMESPACE.to_owned(),
-            name: name.to_owned(),
-        };
-        Some(self.0.lock().unwrap().get(&key)?.get(node)?.0.body.clone())
-    }
-}
-
-impl NodeParts for Held {
-    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: Placed) {
-        self.0.lock().unwrap().insert(owner.clone(), parts);
-    }
-
-    fn owner_gone(&self, owner: &ResourceKey) {
-        self.0.lock().unwrap().remove(owner);
-    }
-
-    fn kind_listed(&self, kind: ObjectKind, owners: Vec<(String, String)>) {
-        let named = |key: &ResourceKey| owners.contains(&(key.namespace.clone(), key.name.clone()));
-        self.0.lock().unwrap().retain(|key, _| key.kind != kind || named(key));
-    }
-}
-
 /// The cluster and the manager.
 pub struct World {
     /// The API server.
@@ -76,18 +48,31 @@ pub struct World {
     pub kubelet: FakeKubelet,
     /// What nodes hold.
     pub held: Held,
-    /// The manager's engine; another one after [`World::restart_manager`].
-    pub engine: Engine,
     /// Whether the manager holds the lease.
     pub leads: watch::Sender<bool>,
-    manager: (CancellationToken, JoinHandle<()>),
+    /// How long [`World::settle`] waits: a minute, but for a test that makes everything take longer.
+    pub patience: Cell<Duration>,
+    manager: RefCell<Option<Manager>>,
+    killer: RefCell<Option<FaultHandle>>,
     _controllers: Controllers,
 }
 
 impl World {
     /// A cluster with our CRDs, and a manager that holds the lease.
     pub async fn start() -> Self {
-        let api = ApiServer::new();
+        let world = Self::without_manager().await;
+        world.start_manager();
+        world.settle().await;
+        world
+    }
+
+    /// A cluster with our CRDs, and nobody who looks after them.
+    pub async fn without_manager() -> Self {
+        let api = ApiServer::with_options(&Options {
+            // A whole second: two runs of a scenario then round alike.
+            start: "2026-01-01T00:00:00Z".parse().expect("it is a time"),
+            ..Options::default()
+        });
         install_crds(&api.client()).await;
         let controllers = Controllers::spawn(api.client_as("controllers"), api.clock());
         let nodes = [
@@ -98,39 +83,47 @@ impl World {
         let kubelet = FakeKubelet::spawn(api.client_as("kubelet"), api.clock(), nodes)
             .await
             .unwrap();
-        let held = Held::default();
-        let (leads, leader) = watch::channel(true);
-        let (engine, manager) = start_engine(&api, &held, leader);
-        let world = Self {
+        Self {
             api,
             kubelet,
-            held,
-            engine,
-            leads,
-            manager,
+            held: Held::default(),
+            leads: watch::Sender::new(true),
+            patience: Cell::new(A_WHILE),
+            manager: RefCell::default(),
+            killer: RefCell::default(),
             _controllers: controllers,
-        };
-        world.settle().await;
-        world
+        }
     }
 
-    /// Kills the manager as SIGKILL does, between whatever it was doing, and starts another.
-    pub async fn restart_manager(&mut self) {
+    /// Kills the manager as SIGKILL does, in the midst of whatever it was doing, and starts another.
+    pub async fn restart_manager(&self) {
         self.kill_manager().await;
         self.start_manager();
     }
 
     /// Kills the manager as SIGKILL does.
-    pub async fn kill_manager(&mut self) {
-        self.manager.1.abort();
-        // An aborted task ends at its next await point; passes are tasks of its own that end with it.
-        let _ = (&mut self.manager.1).await;
+    pub async fn kill_manager(&self) {
+        let manager = self.manager.borrow_mut().take();
+        if let Some(manager) = manager {
+            manager.kill().await;
+        }
     }
 
     /// Starts a manager with nothing in its memory.
-    pub fn start_manager(&mut self) {
-        self.held = Held::default();
-        (self.engine, self.manager) = start_engine(&self.api, &self.held, self.leads.subscribe());
+    pub fn start_manager(&self) {
+        let manager = Manager::start(&self.api, MANAGER, &self.held, self.leads.subscribe());
+        *self.manager.borrow_mut() = Some(manager);
+    }
+
+    /// From now on, the manager is killed when it runs into this fault, and started anew; once.
+    pub fn kill_manager_at(&self, fault: FaultHandle) {
+        *self.killer.borrow_mut() = Some(fault);
+    }
+
+    /// The engine of the manager that runs.
+    pub fn engine(&self) -> Engine {
+        let manager = self.manager.borrow();
+        manager.as_ref().expect("a manager runs").engine.clone()
     }
 
     /// A typed view, as the user.
@@ -179,6 +172,19 @@ impl World {
         self.settle().await;
     }
 
+    /// What `kubectl scale` does, settled.
+    pub async fn scale<K>(&self, name: &str, replicas: i32)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let patch = serde_json::json!({"spec": {"replicas": replicas}});
+        self.view::<K>()
+            .patch_scale(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .expect("the new scale is accepted");
+        self.settle().await;
+    }
+
     /// A deletion by the user, settled.
     pub async fn delete<K>(&self, name: &str, how: &DeleteParams)
     where
@@ -193,7 +199,28 @@ impl World {
 
     /// Lets everything that follows from what was done happen.
     pub async fn settle(&self) {
-        sleep(A_WHILE).await;
+        self.pass(self.patience.get()).await;
+    }
+
+    /// Lets time pass.
+    pub async fn pass(&self, time: Duration) {
+        let end = Instant::now() + time;
+        loop {
+            let killer = self.killer.borrow().clone();
+            let hit = async {
+                match &killer {
+                    Some(fault) => fault.hit().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = hit => {
+                    *self.killer.borrow_mut() = None;
+                    self.restart_manager().await;
+                }
+                () = tokio::time::sleep_until(end) => return,
+            }
+        }
     }
 
     /// Looks again every virtual second until `seen` finds what it looks for, for ten virtual minutes at most.
@@ -214,49 +241,37 @@ impl World {
 
     /// The manager's mutating requests since `mark`, events apart: `verb resource[/subresource] name`.
     pub fn writes_since(&self, mark: Mark) -> Vec<String> {
+        self.writes_of(MANAGER, mark)
+    }
+
+    /// Those of another user; events and the Lease apart.
+    pub fn writes_of(&self, user: &str, mark: Mark) -> Vec<String> {
         let writes = self.api.requests().writes_since(mark);
-        let ours = writes
-            .into_iter()
-            .filter(|entry| entry.request.user == MANAGER && entry.request.resource != "events");
-        ours.map(|entry| {
-            let request = entry.request;
-            let subresource = if request.subresource.is_empty() {
-                String::new()
-            } else {
-                format!("/{}", request.subresource)
-            };
-            format!("{:?} {}{subresource} {}", request.verb, request.resource, request.name).to_lowercase()
-        })
-        .collect()
+        let theirs = |entry: &&LogEntry| {
+            let request = &entry.request;
+            request.user == user && request.resource != "events" && request.name != LEASE
+        };
+        writes.iter().filter(theirs).map(title).collect()
     }
 }
 
-fn start_engine(
-    api: &ApiServer,
-    held: &Held,
-    leader: watch::Receiver<bool>,
-) -> (Engine, (CancellationToken, JoinHandle<()>)) {
-    let parts = Parts {
-        client: api.client_as(MANAGER),
-        namespace: None,
-        settings: Settings::default(),
-        leader,
-        nodes: Arc::new(held.clone()),
-        metrics: Metrics::new(),
-        instance: "test".to_owned(),
+fn title(entry: &LogEntry) -> String {
+    let request = &entry.request;
+    let subresource = match request.subresource.as_str() {
+        "" => String::new(),
+        subresource => format!("/{subresource}"),
     };
-    let engine = Engine::new(parts, kinds());
-    let stop = CancellationToken::new();
-    let (running, stopped) = (engine.clone(), stop.clone());
-    (engine, (stop, tokio::spawn(async move { running.run(stopped).await })))
+    format!("{} {}{subresource} {}", request.verb, request.resource, request.name)
 }
 
-/// Makes our CRDs known.
+/// Makes the kinds known that the manager looks after. Reading a definition takes longer than most scenarios do, and
+/// nobody here asks for the others.
 pub async fn install_crds(client: &Client) {
-    let crds: Api<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> =
-        Api::all(client.clone());
-    for crd in skerry_crds::all() {
-        crds.create(&kube::api::PostParams::default(), &crd)
+    const KINDS: [&str; 4] = ["Dataset", "FederatedLearningJob", "JointInferenceService", "Model"];
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let known = |crd: &&CustomResourceDefinition| KINDS.contains(&crd.spec.names.kind.as_str());
+    for crd in skerry_crds::all().iter().filter(known) {
+        crds.create(&PostParams::default(), crd)
             .await
             .expect("the CRD is accepted");
     }

@@ -11,10 +11,10 @@ use kube::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use skerry_crds::names;
-use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan};
+use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan, Reference};
 
 use super::{
-    Engine, cache,
+    Engine, ResourceKey, cache,
     pass::{Error, at},
     same, trim,
     watches::api_resource,
@@ -91,12 +91,12 @@ impl<K: Kind> Work<'_, K> {
                 if is_current(&mine.object, &body) {
                     Ok(())
                 } else {
-                    self.send_apply(child, &body).await
+                    self.send_apply(child, &body, true).await
                 }
             }
             (Make::Apply(body), None) => {
                 if self.may_make(child).await? {
-                    self.send_apply(child, &with_hash(body)).await
+                    self.send_apply(child, &with_hash(body), false).await
                 } else {
                     Ok(())
                 }
@@ -117,6 +117,7 @@ impl<K: Kind> Work<'_, K> {
             self.done.owner_gone = true;
             return Ok(false);
         }
+        self.watch_name(child);
         let found = self
             .api(child.kind)
             .get_opt(&child.name)
@@ -158,6 +159,18 @@ impl<K: Kind> Work<'_, K> {
         }
     }
 
+    /// Has the resource looked at again when whatever may hold the child's name goes: an object that has nothing else to
+    /// do with the resource.
+    fn watch_name(&self, child: &Child) {
+        let key = ResourceKey {
+            kind: K::KIND,
+            namespace: self.namespace.clone(),
+            name: self.resource.meta().name.clone().unwrap_or_default(),
+        };
+        let reference = Reference::new(child.kind, &child.name);
+        self.engine.shared.named.lock().also(&key, reference);
+    }
+
     async fn owner_stays(&mut self) -> Result<bool, Error> {
         if let Some(stays) = self.second_look {
             return Ok(stays);
@@ -175,10 +188,17 @@ impl<K: Kind> Work<'_, K> {
         Ok(stays)
     }
 
-    async fn send_apply(&mut self, child: &Child, body: &Value) -> Result<(), Error> {
+    async fn send_apply(&mut self, child: &Child, body: &Value, exists: bool) -> Result<(), Error> {
         self.still_leads()?;
+        let api = self.api(child.kind);
         let how = PatchParams::apply(names::MANAGER).force();
-        let sent = self.api(child.kind).patch(&child.name, &how, &Patch::Apply(body)).await;
+        let mut sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
+        if exists && matches!(&sent, Err(kube::Error::Api(status)) if status.code == 422) {
+            // Should our part be invalid by itself, this changes nothing, and the first answer stands.
+            if overrule(&api, &child.name, body).await.is_ok() {
+                sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
+            }
+        }
         self.settle(child, sent, "applying")
     }
 
@@ -267,8 +287,8 @@ impl<K: Kind> Work<'_, K> {
                         self.engine.learn(stray.kind, &trim::trim(stray.kind, object), false);
                     }
                 }
-                // Gone, or another object of that name by now: either way not ours to delete any more.
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                // Gone. (After a conflict the next pass knows whether another object has the name by now.)
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
                 Err(error) => return Err(at(format!("deleting {} {}", stray.kind.kind, stray.name()))(error)),
             }
         }
@@ -296,6 +316,26 @@ impl<K: Kind> Work<'_, K> {
 
 fn title(child: &Child) -> String {
     format!("{} {}", child.kind.kind, child.name)
+}
+
+/// Removes what somebody else added to the lists of an object and what makes it invalid together with our part (a second
+/// port without a name, say). Server-side apply would keep it.
+///
+/// The fields must not stay owned by this request: what a later plan leaves out could then not be removed any more.
+async fn overrule(api: &Api<DynamicObject>, name: &str, body: &Value) -> Result<(), kube::Error> {
+    const MANAGER: &str = "skerry-overrule";
+    let how = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let object = api.patch(name, &how, &Patch::Merge(body)).await?;
+    let mut kept = object.metadata.managed_fields.unwrap_or_default();
+    kept.retain(|entry| entry.manager.as_deref() != Some(MANAGER));
+    let version = object.metadata.resource_version;
+    let metadata = json!({"metadata": {"managedFields": kept, "resourceVersion": version}});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(metadata))
+        .await
+        .map(drop)
 }
 
 /// The body with the hash of itself as an annotation: it tells what was planned before and is planned no more.

@@ -25,6 +25,7 @@ mod watches;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use kube::Client;
 use parking_lot::Mutex;
 use skerry_workloads::{Kind, NodePart, ObjectKind, Settings};
@@ -108,7 +109,12 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// The name of this process, in events.
     pub instance: String,
+    /// The wall clock, for what statuses say of times; virtual in tests.
+    pub clock: Clock,
 }
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The engine; cheap to clone.
 #[derive(Clone)]
@@ -289,6 +295,12 @@ impl Engine {
         kinds.sort_unstable();
         kinds.dedup();
         kinds
+    }
+
+    /// The time, to the second: what Kubernetes' times can hold.
+    fn now(&self) -> Timestamp {
+        let now = (self.shared.parts.clock)();
+        Timestamp::from_second(now.as_second()).unwrap_or(now)
     }
 
     fn is_leader(&self) -> bool {

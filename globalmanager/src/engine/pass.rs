@@ -193,7 +193,7 @@ fn observe<K: Kind>(engine: &Engine, uid: &str, references: References) -> Obser
         children,
         pods,
         references,
-        now: status::now(),
+        now: engine.now(),
     }
 }
 

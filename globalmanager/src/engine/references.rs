@@ -38,6 +38,13 @@ impl Named {
         }
     }
 
+    /// Adds one object to what `key` names, until that is recorded anew.
+    pub(crate) fn also(&mut self, key: &ResourceKey, reference: Reference) {
+        let place = (reference.kind, (key.namespace.clone(), reference.name.clone()));
+        self.by.entry(place).or_default().insert(key.clone());
+        self.names.entry(key.clone()).or_default().insert(reference);
+    }
+
     /// Whoever names this object.
     pub(crate) fn by(&self, kind: ObjectKind, namespace: &str, name: &str) -> Vec<ResourceKey> {
         let place = (kind, (namespace.to_owned(), name.to_owned()));
@@ -110,5 +117,17 @@ mod tests {
         assert_eq!(named.by(ObjectKind::MODEL, "ns", "m"), [key("b")]);
         named.set(&key("b"), [Reference::new(ObjectKind::MODEL, "n")].into());
         assert!(named.by(ObjectKind::MODEL, "ns", "m").is_empty());
+    }
+
+    #[test]
+    fn what_is_added_is_named_until_all_is_recorded_anew() {
+        let mut named = Named::default();
+        let model = Reference::new(ObjectKind::MODEL, "m");
+        named.set(&key("a"), [model.clone()].into());
+        named.also(&key("a"), Reference::new(ObjectKind::SERVICE, "s"));
+        assert_eq!(named.by(ObjectKind::SERVICE, "ns", "s"), [key("a")]);
+        assert_eq!(named.by(ObjectKind::MODEL, "ns", "m"), [key("a")]);
+        named.set(&key("a"), [model].into());
+        assert!(named.by(ObjectKind::SERVICE, "ns", "s").is_empty());
     }
 }

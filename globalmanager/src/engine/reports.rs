@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use skerry_crds::names;
 use skerry_workloads::{ObjectKind, Payload, Report, StatusChange};
 
-use super::{Engine, ResourceKey, driver::Refused, status, trim, watches::api_resource};
+use super::{Engine, ResourceKey, driver::Refused, trim, watches::api_resource};
 
 /// One lock a resource: a report is computed from the state that the one before it left.
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Engine {
             .shared
             .drivers
             .get(&kind)
-            .map(|driver| driver.report(&resource, &report, status::now()))
+            .map(|driver| driver.report(&resource, &report, self.now()))
         {
             Some(Ok(changes)) => changes,
             Some(Err(Refused::ByKind(refusal))) => return Taken::Refused(refusal.to_string()),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -34,7 +33,7 @@ pub(crate) async fn write<K: Kind>(
     plan: &Plan,
     applied: &Applied,
 ) -> Result<bool, Error> {
-    let status = resource.status(seen, plan, applied, now());
+    let status = resource.status(seen, plan, applied, engine.now());
     let Ok(Value::Object(mut wanted)) = serde_json::to_value(&status) else {
         return Ok(false);
     };
@@ -64,8 +63,8 @@ pub(crate) async fn write<K: Kind>(
             engine.learn(K::KIND, &trim::trim(K::KIND, object), false);
             Ok(true)
         }
-        // The resource is gone, or another one by now.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+        // The resource is gone. (After a conflict the next pass knows whether another one has its name by now.)
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(at("writing the status")(error)),
     }
 }
@@ -89,18 +88,6 @@ fn says(raw: &Value, wanted: &Map<String, Value>, written: Option<&Map<String, V
         None => !current.keys().any(ours),
     };
     all_there && nothing_else
-}
-
-/// The wall clock, to the second: what Kubernetes' times can hold.
-///
-/// It follows tokio's clock from where the process started, so that paused time in tests is what a status shows.
-pub(crate) fn now() -> Timestamp {
-    use std::sync::LazyLock;
-    static START: LazyLock<(Timestamp, tokio::time::Instant)> =
-        LazyLock::new(|| (Timestamp::now(), tokio::time::Instant::now()));
-    let (wall, start) = *START;
-    let now = wall.saturating_add(start.elapsed()).unwrap_or(wall);
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 #[cfg(test)]

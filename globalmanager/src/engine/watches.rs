@@ -106,8 +106,12 @@ impl Engine {
         if !ours && !trim::concerns_us(object) {
             // It may have concerned us until now: its owner reference was taken away, or its name taken over.
             let (namespace, name) = cache::name_of(object);
-            if let Some(before) = self.shared.cache.lock().get(kind, &namespace, &name) {
-                self.shared.cache.lock().lose(kind, object);
+            let before = {
+                let mut cache = self.shared.cache.lock();
+                let before = cache.get(kind, &namespace, &name);
+                before.filter(|_| cache.lose(kind, object))
+            };
+            if let Some(before) = before {
                 self.ask_for_concerned(kind, &before);
             }
             return;

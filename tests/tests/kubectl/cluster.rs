@@ -228,7 +228,7 @@ fn kubectl_is_there() -> bool {
             "no kubectl on PATH, and SKERRY_REQUIRE_KUBECTL=1 asks for one"
         );
         // Past the capture of tests that pass.
-        TOLD.call_once(|| writeln!(std::io::stderr(), "skipped: no kubectl on PATH").unwrap());
+        TOLD.call_once(|| std::io::stderr().write_all(b"skipped: no kubectl on PATH\n").unwrap());
     }
     found
 }

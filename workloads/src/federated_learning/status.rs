@@ -75,10 +75,9 @@ pub(crate) fn status(
         Some(condition) => Some(ended_before(condition)),
         None => outcome(&workers),
     };
-    let pods: Vec<_> = applied
-        .children
-        .iter()
-        .filter(|live| live.kind == ObjectKind::POD)
+    // Pods that somebody else gave to the job are in no place of it.
+    let pods: Vec<_> = places(job)
+        .filter_map(|place| applied.child(ObjectKind::POD, &place.pod_name(&owner)))
         .collect();
     let verdict = verdict(job, &owner, plan, applied, &workers, ended.as_ref());
     let mut conditions = standard(&owner, &before.conditions, &verdict, now);
@@ -103,6 +102,10 @@ pub(crate) fn status(
         workers,
         rounds: Vec::new(),
     }
+}
+
+fn places(job: &FederatedLearningJob) -> impl Iterator<Item = Place<'_>> {
+    std::iter::once(Place::aggregator(job)).chain(trainers(job))
 }
 
 fn count(number: usize) -> Option<i32> {
@@ -163,9 +166,8 @@ fn verdict(
         }
         None => {}
     }
-    let places = || std::iter::once(Place::aggregator(job)).chain(trainers(job));
     let pod = |place: Place<'_>| applied.child(ObjectKind::POD, &place.pod_name(owner));
-    let troubles = places().filter_map(|place| trouble(pod(place)?));
+    let troubles = places(job).filter_map(|place| trouble(pod(place)?));
     let findings: Vec<Finding> = plan
         .findings
         .iter()
@@ -177,7 +179,7 @@ fn verdict(
         let ended = find(workers, *place).is_some_and(|worker| worker.outcome == Some(Outcome::Succeeded));
         ended || pod(*place).is_some_and(|pod| phase(pod) == Phase::Running && !pod.terminating())
     };
-    let idle: Vec<_> = places().filter(|place| !goes(place)).map(Place::title).collect();
+    let idle: Vec<_> = places(job).filter(|place| !goes(place)).map(Place::title).collect();
     let available = match idle.first() {
         None => Ok(Words::new("WorkersRunning", "all workers run")),
         Some(first) => {

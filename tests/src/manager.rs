@@ -1,0 +1,142 @@
+//! A manager in a test: the real engine with all its kinds, and in place of the hub a record of what nodes were told.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::Value;
+use skerry_globalmanager::{
+    engine::{Credential, Engine, NodeParts, Parts, ResourceKey},
+    lease::{self, Claim},
+    metrics::Metrics,
+    run::kinds,
+};
+use skerry_sandbox::ApiServer;
+use skerry_workloads::{NodePart, ObjectKind, Settings};
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::NAMESPACE;
+
+/// A resource's parts, by node.
+pub type Placed = BTreeMap<String, (NodePart, Option<Credential>)>;
+
+/// What nodes hold, as a manager last said.
+#[derive(Clone, Default)]
+pub struct Held(Arc<Mutex<BTreeMap<ResourceKey, Placed>>>);
+
+impl Held {
+    /// What `node` holds of a resource.
+    pub fn on(&self, node: &str, kind: ObjectKind, name: &str) -> Option<Value> {
+        Some(self.parts(kind, name).get(node)?.0.body.clone())
+    }
+
+    /// What all nodes hold of a resource.
+    pub fn parts(&self, kind: ObjectKind, name: &str) -> Placed {
+        let key = ResourceKey {
+            kind,
+            namespace: NAMESPACE.to_owned(),
+            name: name.to_owned(),
+        };
+        self.0.lock().unwrap().get(&key).cloned().unwrap_or_default()
+    }
+
+    /// All of it: resource, node, object.
+    pub fn all(&self) -> Vec<(String, String, Value)> {
+        let held = self.0.lock().unwrap();
+        let parts = held
+            .iter()
+            .flat_map(|(key, placed)| placed.iter().map(move |(node, (part, _))| (key, node, part)));
+        parts
+            .map(|(key, node, part)| {
+                (
+                    format!("{}/{}", key.kind.kind, key.name),
+                    node.clone(),
+                    part.body.clone(),
+                )
+            })
+            .collect()
+    }
+
+    /// A manager that starts remembers nothing.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap().clear();
+    }
+}
+
+impl NodeParts for Held {
+    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: Placed) {
+        self.0.lock().unwrap().insert(owner.clone(), parts);
+    }
+
+    fn owner_gone(&self, owner: &ResourceKey) {
+        self.0.lock().unwrap().remove(owner);
+    }
+
+    fn kind_listed(&self, kind: ObjectKind, owners: Vec<(String, String)>) {
+        let named = |key: &ResourceKey| owners.contains(&(key.namespace.clone(), key.name.clone()));
+        self.0.lock().unwrap().retain(|key, _| key.kind != kind || named(key));
+    }
+}
+
+/// One run of a manager's process.
+pub struct Manager {
+    /// Its engine.
+    pub engine: Engine,
+    /// All that runs in it.
+    tasks: JoinSet<()>,
+}
+
+impl Manager {
+    /// Starts a manager as `user` that leads whenever `leader` says so.
+    pub fn start(api: &ApiServer, user: &str, held: &Held, leader: watch::Receiver<bool>) -> Self {
+        held.clear();
+        let clock = api.clock();
+        let parts = Parts {
+            client: api.client_as(user),
+            namespace: None,
+            settings: Settings::default(),
+            leader,
+            nodes: Arc::new(held.clone()),
+            metrics: Metrics::new(),
+            instance: user.to_owned(),
+            clock: Arc::new(move || clock.now()),
+        };
+        let engine = Engine::new(parts, kinds());
+        let running = engine.clone();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { running.run(CancellationToken::new()).await });
+        Self { engine, tasks }
+    }
+
+    /// Starts a manager as `user` that leads while it holds the Lease.
+    pub fn contend(api: &ApiServer, user: &str, held: &Held) -> Self {
+        let (leads, leader) = watch::channel(false);
+        let mut manager = Self::start(api, user, held, leader);
+        let (epochs, mut epoch) = watch::channel(None);
+        let claim = Claim {
+            namespace: NAMESPACE.to_owned(),
+            name: LEASE.to_owned(),
+            claimant: user.to_owned(),
+        };
+        let client = api.client_as(user);
+        manager
+            .tasks
+            .spawn(async move { lease::hold(client, claim, epochs, CancellationToken::new()).await });
+        manager.tasks.spawn(async move {
+            while epoch.changed().await.is_ok() {
+                leads.send_replace(epoch.borrow_and_update().is_some());
+            }
+        });
+        manager
+    }
+
+    /// Ends it as SIGKILL does, in the midst of whatever it was doing.
+    pub async fn kill(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+/// The Lease over which managers contend.
+pub const LEASE: &str = "skerry-globalmanager";

@@ -1,0 +1,382 @@
+//! Faults: whatever request fails, whenever the manager is killed, the end is that of a run in which nothing failed.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::future::LocalBoxFuture;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::api::DeleteParams;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use rstest::rstest;
+use serde_json::{Map, Value, json};
+use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Model};
+use skerry_sandbox::api::{Fault, FaultHandle, Match, Verb};
+use skerry_tests::{NAMESPACE, World, world::MANAGER};
+
+use crate::{CLOUD, EDGE, JOB, SERVICE, Service, edited, find_pod, image, name, pod, serving};
+
+/// What happens to a resource, step by step; it exists from the start.
+type Life = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
+
+/// Everything that a user may do to a service.
+fn life_of_a_service(world: &World) -> LocalBoxFuture<'_, ()> {
+    Box::pin(async {
+        let both = json!({"spec": {
+            "edgeWorker": {"hpa": {"maxReplicas": 3}, "hardExampleMining": {"name": "CloudOnly"}},
+            "cloudWorker": {"template": {"spec": {"containers": [{"name": "big", "image": "example/big:v2"}]}}},
+        }});
+        world.edit::<JointInferenceService>("helmet", both).await;
+        let how = DeleteParams::default();
+        world.delete::<Deployment>(EDGE, &how).await;
+        world.delete::<Service>("helmet-cloud", &how).await;
+        let url = json!({"spec": {"url": "/var/models/other.pb"}});
+        world.edit::<Model>("large", url).await;
+        let without = json!({"spec": {"edgeWorker": {"hpa": null}}});
+        world.edit::<JointInferenceService>("helmet", without).await;
+    })
+}
+
+/// A trainer is edited, then the aggregator; then a trainer is evicted.
+fn life_of_a_job(world: &World) -> LocalBoxFuture<'_, ()> {
+    Box::pin(async {
+        let edit = edited(JOB, "example/trainer-1:v1", "example/trainer-1:v2");
+        world.apply(&edit).await;
+        let edit = edited(&edit, "example/aggregator:v1", "example/aggregator:v2");
+        world.apply(&edit).await;
+        if let Some(trainer) = find_pod(world, "surface-train-0-").await {
+            world.kubelet.evict(NAMESPACE, name(&trainer));
+        }
+        world.settle().await;
+    })
+}
+
+/// The job runs to its end, while one of its trainers is edited and another one's pod is cleaned away.
+fn end_of_a_job(world: &World) -> LocalBoxFuture<'_, ()> {
+    Box::pin(async {
+        let first = name(&pod(world, "surface-train-0-").await).to_owned();
+        world.kubelet.exit(NAMESPACE, &first, 0);
+        world.settle().await;
+        world.delete::<Pod>(&first, &DeleteParams::default()).await;
+        world
+            .apply(&edited(JOB, "example/trainer-1:v1", "example/trainer-1:v2"))
+            .await;
+        for place in ["surface-train-1-", "surface-aggregation-"] {
+            world.kubelet.exit(NAMESPACE, name(&pod(world, place).await), 0);
+            world.settle().await;
+        }
+    })
+}
+
+/// A resource goes, and another one of its name comes.
+fn death_and_rebirth(world: &World) -> LocalBoxFuture<'_, ()> {
+    Box::pin(async {
+        let how = DeleteParams::background();
+        world.delete::<JointInferenceService>("helmet", &how).await;
+        world.apply(SERVICE).await;
+    })
+}
+
+/// What came of a life.
+struct Lived {
+    outcome: Value,
+    /// The positions among all the manager's writes of those that are no events.
+    writes: Vec<u64>,
+}
+
+/// Lives a life from a manifest that was there before the manager; `faults` are put in before that starts.
+async fn live(manifest: &str, life: Life, faults: impl FnOnce(&World)) -> Lived {
+    let world = World::without_manager().await;
+    world.apply(manifest).await;
+    faults(&world);
+    let mark = world.mark();
+    world.start_manager();
+    world.settle().await;
+    life(&world).await;
+    world.pass(Duration::from_secs(120)).await;
+    world.api.faults().clear();
+    let writes = world.api.requests().writes_since(mark);
+    let ours = writes.iter().filter(|entry| entry.request.user == MANAGER);
+    let positions = (1..).zip(ours);
+    let writes = positions.filter(|(_, entry)| entry.request.resource != "events");
+    let writes = writes.map(|(position, _)| position).collect();
+    // And it stays there.
+    let mark = world.mark();
+    world.settle().await;
+    assert_eq!(world.writes_since(mark), Vec::<String>::new());
+    Lived {
+        outcome: world.outcome().await,
+        writes,
+    }
+}
+
+fn assert_same(found: &Lived, expected: &Lived, why: &str) {
+    let mut differences = vec![];
+    compare(&found.outcome, &expected.outcome, "", &mut differences);
+    assert!(differences.is_empty(), "{why}:\n{}", differences.join("\n"));
+}
+
+fn compare(found: &Value, expected: &Value, path: &str, differences: &mut Vec<String>) {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            let keys: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+            let of = |fields: &Map<String, Value>, key: &str| fields.get(key).cloned().unwrap_or_default();
+            for key in keys {
+                compare(
+                    &of(found, key),
+                    &of(expected, key),
+                    &format!("{path}/{key}"),
+                    differences,
+                );
+            }
+        }
+        (Value::Array(found), Value::Array(expected)) if found.len() == expected.len() => {
+            for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+                compare(found, expected, &format!("{path}/{index}"), differences);
+            }
+        }
+        (found, expected) if found == expected => {}
+        (found, expected) => differences.push(format!("{path} is {found}, not {expected}")),
+    }
+}
+
+/// Kills the manager after each of its writes: before the next one, that is. (Events are no part of what there is.)
+#[rstest]
+#[case::service(SERVICE, life_of_a_service)]
+#[case::job(JOB, life_of_a_job)]
+#[case::end_of_a_job(JOB, end_of_a_job)]
+#[case::another_of_the_name(SERVICE, death_and_rebirth)]
+#[tokio::test(start_paused = true)]
+async fn a_manager_killed_between_any_two_writes_leaves_nothing_undone_and_nothing_double(
+    #[case] manifest: &str,
+    #[case] life: Life,
+) {
+    let expected = live(manifest, life, |_| {}).await;
+    assert!(expected.writes.len() > 5, "only {:?}", expected.writes);
+    for write in &expected.writes {
+        let mut crash: Option<FaultHandle> = None;
+        let found = live(manifest, life, |world| {
+            let here = Match::writes().user(MANAGER).nth(*write);
+            let fault = world.api.faults().inject(here, Fault::Crash { applied: true });
+            world.kill_manager_at(fault.clone());
+            crash = Some(fault);
+        })
+        .await;
+        assert_eq!(crash.unwrap().hits(), 1, "write {write} never came");
+        assert_same(&found, &expected, &format!("killed after write {write}"));
+    }
+}
+
+/// A write that was not carried out when the manager was killed is made by the next one, and only once.
+#[tokio::test(start_paused = true)]
+async fn a_manager_killed_before_a_write_makes_it_later() {
+    let expected = live(JOB, life_of_a_job, |_| {}).await;
+    for write in expected.writes.iter().step_by(5) {
+        let found = live(JOB, life_of_a_job, |world| {
+            let here = Match::writes().user(MANAGER).nth(*write);
+            let fault = world.api.faults().inject(here, Fault::Crash { applied: false });
+            world.kill_manager_at(fault);
+        })
+        .await;
+        assert_same(&found, &expected, &format!("killed before write {write}"));
+    }
+}
+
+/// The faults that a request may meet.
+const FAILURES: [Fault; 5] = [
+    Fault::Conflict,
+    Fault::TooManyRequests { retry_after: 1 },
+    Fault::InternalError,
+    Fault::Timeout { applied: false },
+    Fault::Timeout { applied: true },
+];
+
+/// Every second request of the manager fails.
+#[rstest]
+#[case::conflict(FAILURES[0].clone())]
+#[case::throttled(FAILURES[1].clone())]
+#[case::internal_error(FAILURES[2].clone())]
+#[case::timed_out(FAILURES[3].clone())]
+#[case::timed_out_but_applied(FAILURES[4].clone())]
+#[tokio::test(start_paused = true)]
+async fn every_second_write_may_fail(#[case] failure: Fault) {
+    for (manifest, life) in [
+        (SERVICE, life_of_a_service as Life),
+        (JOB, life_of_a_job),
+        (JOB, end_of_a_job),
+    ] {
+        let expected = live(manifest, life, |_| {}).await;
+        let found = live(manifest, life, |world| {
+            for number in (1..200).step_by(2) {
+                let here = Match::writes().user(MANAGER).nth(number);
+                world.api.faults().inject(here, failure.clone());
+            }
+        })
+        .await;
+        assert_same(&found, &expected, &format!("{failure:?}"));
+    }
+}
+
+/// Reads and writes fail, watches end and expire, lists are stale, all at random. The seed is in the message.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn any_mixture_of_faults_is_survived(#[values(1, 2, 3, 4)] seed: u64) {
+    for (manifest, life) in [(SERVICE, life_of_a_service as Life), (JOB, life_of_a_job)] {
+        let expected = live(manifest, life, |_| {}).await;
+        let found = live(manifest, life, |world| {
+            // What fails again and again is tried again later and later.
+            world.patience.set(Duration::from_secs(600));
+            mix(world, seed);
+        })
+        .await;
+        assert_same(&found, &expected, &format!("seed {seed}"));
+    }
+}
+
+/// Lets every third request of the manager meet a fault.
+fn mix(world: &World, seed: u64) {
+    const WATCHES: [Fault; 3] = [
+        Fault::ExpireWatch,
+        Fault::DropWatch { after: 1 },
+        Fault::DropWatch { after: 5 },
+    ];
+    const LISTS: [Fault; 3] = [
+        Fault::Stale { revisions: 5 },
+        Fault::Stale { revisions: 50 },
+        Fault::InternalError,
+    ];
+    let mut random = StdRng::seed_from_u64(seed);
+    let manager = || Match::any().user(MANAGER);
+    for (requests, faults) in [
+        (Match::writes().user(MANAGER), &FAILURES[..]),
+        (manager().verb(Verb::Get), &FAILURES[..]),
+        (manager().verb(Verb::List), &LISTS[..]),
+        (manager().verb(Verb::Watch), &WATCHES[..]),
+    ] {
+        for number in 1..200 {
+            if random.random_ratio(1, 3) {
+                let fault = faults[random.random_range(0..faults.len())].clone();
+                world.api.faults().inject(requests.clone().nth(number), fault);
+            }
+        }
+    }
+}
+
+#[rstest]
+#[case::dropped(Fault::DropWatch { after: 1 })]
+#[case::expired(Fault::ExpireWatch)]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_again_and_again_only_slows_things_down(#[case] fault: Fault) {
+    let world = World::start().await;
+    let watches = Match::any().user(MANAGER).verb(Verb::Watch).times(100);
+    world.api.faults().inject(watches, fault);
+    // Those that run expire at the next change.
+    world.api.compact();
+    world.restart_manager().await;
+    world.apply(SERVICE).await;
+    world.delete::<Service>("helmet-cloud", &DeleteParams::default()).await;
+    let edit = image("edgeWorker", "little", "example/little:v2");
+    world.edit::<JointInferenceService>("helmet", edit).await;
+    world.pass(Duration::from_secs(300)).await;
+    assert_eq!(
+        world.condition::<JointInferenceService>("helmet", "Ready").await,
+        crate::READY
+    );
+    let edge = world.object::<Deployment>(EDGE).await;
+    assert_eq!(
+        edge["spec"]["template"]["spec"]["containers"][0]["image"],
+        "example/little:v2"
+    );
+    assert_eq!(world.names::<Service>().await, ["helmet-cloud"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happened_while_watches_were_down_is_found_by_the_next_list() {
+    let world = serving().await;
+    // All watches end, nothing is told in between, and the history is forgotten.
+    let down = world
+        .api
+        .faults()
+        .inject(Match::any().user(MANAGER), Fault::Timeout { applied: false });
+    let expire = world
+        .api
+        .faults()
+        .inject(Match::any().user(MANAGER).verb(Verb::Watch), Fault::ExpireWatch);
+    world.pass(Duration::from_secs(3700)).await;
+    world.delete::<Service>("helmet-cloud", &DeleteParams::default()).await;
+    let edit = image("edgeWorker", "little", "example/little:v2");
+    world.edit::<JointInferenceService>("helmet", edit).await;
+    world.api.compact();
+    down.remove();
+    expire.remove();
+    world.pass(Duration::from_secs(120)).await;
+    assert_eq!(world.names::<Service>().await, ["helmet-cloud"]);
+    let edge = world.object::<Deployment>(EDGE).await;
+    assert_eq!(
+        edge["spec"]["template"]["spec"]["containers"][0]["image"],
+        "example/little:v2"
+    );
+}
+
+/// The manager that starts sees the owner as it was before its children were orphaned; a second look tells better.
+#[tokio::test(start_paused = true)]
+async fn a_stale_list_undoes_no_orphan_deletion() {
+    let world = serving().await;
+    world.kill_manager().await;
+    let before = world.api.revision();
+    world
+        .delete::<JointInferenceService>("helmet", &DeleteParams::orphan())
+        .await;
+    let since = world.api.revision() - before;
+    let owners = Match::any().user(MANAGER).resource("jointinferenceservices");
+    let stale = owners.clone().verb(Verb::List);
+    let list = world.api.faults().inject(stale, Fault::Stale { revisions: since });
+    // Nor does the watch tell for a while.
+    let watch = world
+        .api
+        .faults()
+        .inject(owners.verb(Verb::Watch), Fault::Latency(Duration::from_secs(30)));
+    let mark = world.mark();
+    world.start_manager();
+    world.pass(Duration::from_secs(20)).await;
+    assert_eq!(list.hits(), 1);
+    world.settle().await;
+    watch.remove();
+    list.remove();
+    world.settle().await;
+    assert_eq!(world.writes_since(mark), Vec::<String>::new());
+    for orphan in [EDGE, CLOUD] {
+        let owners = &world.object::<Deployment>(orphan).await["metadata"]["ownerReferences"];
+        assert!(owners.is_null(), "{owners}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_list_makes_no_pod_twice_and_starts_no_finished_job_again() {
+    let world = crate::training().await;
+    for place in ["surface-train-0-", "surface-train-1-", "surface-aggregation-"] {
+        world.kubelet.exit(NAMESPACE, name(&pod(&world, place).await), 0);
+        world.settle().await;
+    }
+    let ended = world.object::<FederatedLearningJob>("surface").await;
+    assert_eq!(ended["status"]["phase"], "Succeeded");
+    world.kill_manager().await;
+    // As if just created: the job without its end, and no pods.
+    let revisions = world.api.revision();
+    for (resource, revisions) in [("pods", revisions - 20), ("federatedlearningjobs", 10)] {
+        let lists = Match::any().user(MANAGER).resource(resource).verb(Verb::List).times(1);
+        world.api.faults().inject(lists, Fault::Stale { revisions });
+        let watches = Match::any().user(MANAGER).resource(resource).verb(Verb::Watch).times(1);
+        world
+            .api
+            .faults()
+            .inject(watches, Fault::Latency(Duration::from_secs(20)));
+    }
+    let mark = world.mark();
+    world.start_manager();
+    world.pass(Duration::from_secs(120)).await;
+    let mut made = world.writes_since(mark);
+    made.retain(|write| write.contains(" pods"));
+    assert_eq!(made, Vec::<String>::new());
+    let after = world.object::<FederatedLearningJob>("surface").await;
+    assert_eq!(after["status"]["phase"], "Succeeded");
+    assert_eq!(after["status"]["completionTime"], ended["status"]["completionTime"]);
+}

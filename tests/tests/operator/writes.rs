@@ -1,0 +1,262 @@
+//! What the manager writes, counted: one write for each child, one for an edit, one for each actual change of a status,
+//! and none for nothing. Events apart.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    Api,
+    api::DeleteParams,
+    core::DynamicObject,
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::Value;
+use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService, Model};
+use skerry_globalmanager::engine::Taken;
+use skerry_sandbox::cluster::Behaviour;
+use skerry_tests::{NAMESPACE, World, look::Seen, world::USER};
+use skerry_workloads::Payload;
+
+use crate::{EDGE, JOB, SERVICE, Service, edited, image, name, pod, serving, training};
+
+/// Writes to children, and statuses apart.
+fn split(writes: Vec<String>) -> (Vec<String>, Vec<String>) {
+    writes.into_iter().partition(|write| !write.contains("/status "))
+}
+
+#[tokio::test(start_paused = true)]
+async fn creating_a_service_costs_one_write_per_child() {
+    let world = World::start().await;
+    let mark = world.mark();
+    let scaled = edited(
+        SERVICE,
+        "    model:\n      name: large",
+        "    hpa: {maxReplicas: 2}\n    model:\n      name: large",
+    );
+    world.apply(&scaled).await;
+    let (mut children, _) = split(world.writes_since(mark));
+    children.sort();
+    assert_eq!(
+        children,
+        [
+            "patch deployments helmet-deployment-cloud",
+            "patch deployments helmet-deployment-edge",
+            "patch horizontalpodautoscalers hpa-helmet-deployment-cloud",
+            "patch services helmet-cloud",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn creating_a_job_costs_one_write_per_child() {
+    let world = World::start().await;
+    let mark = world.mark();
+    world.apply(JOB).await;
+    let (children, _) = split(world.writes_since(mark));
+    let pods = [
+        pod(&world, "surface-aggregation-").await,
+        pod(&world, "surface-train-0-").await,
+        pod(&world, "surface-train-1-").await,
+    ];
+    let mut expected: Vec<_> = pods.iter().map(|pod| format!("create pods {}", name(pod))).collect();
+    expected.insert(0, "patch services surface-aggregation".to_owned());
+    assert_eq!(children, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_one_worker_costs_one_write_and_of_a_pod_its_replacement() {
+    let world = serving().await;
+    world.apply(JOB).await;
+    let mark = world.mark();
+    world
+        .edit::<JointInferenceService>("helmet", image("edgeWorker", "little", "example/little:v2"))
+        .await;
+    let (children, _) = split(world.writes_since(mark));
+    assert_eq!(children, ["patch deployments helmet-deployment-edge"]);
+    let mark = world.mark();
+    world
+        .apply(&edited(JOB, "example/trainer-0:v1", "example/trainer-0:v2"))
+        .await;
+    let (children, _) = split(world.writes_since(mark));
+    let trainer = pod(&world, "surface-train-0-").await;
+    assert_eq!(
+        children,
+        [
+            format!("delete pods {}", name(&trainer)),
+            format!("create pods {}", name(&trainer))
+        ]
+    );
+}
+
+/// The statuses that a kind's resources went through, one after the other.
+#[derive(Clone, Default)]
+struct Statuses(Arc<Mutex<Vec<(String, Value)>>>);
+
+impl Statuses {
+    /// Follows the resources of a kind from now on.
+    async fn follow<K: Seen>(world: &World) -> Self {
+        let statuses = Self::default();
+        let seen = statuses.clone();
+        let resource = kube::api::ApiResource::erase::<K>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(world.api.client_as(USER), NAMESPACE, &resource);
+        tokio::spawn(async move {
+            let objects = watcher(api, watcher::Config::default())
+                .default_backoff()
+                .applied_objects();
+            let objects = objects.map_ok(|object| {
+                let name = object.metadata.name.clone().unwrap_or_default();
+                seen.see(name, object.data.get("status").cloned().unwrap_or_default());
+            });
+            objects.for_each(|_| std::future::ready(())).await;
+        });
+        world.settle().await;
+        statuses
+    }
+
+    fn see(&self, name: String, status: Value) {
+        let mut seen = self.0.lock().unwrap();
+        let last = seen.iter().rev().find(|(known, _)| *known == name);
+        if last.is_none_or(|(_, last)| *last != status) {
+            seen.push((name, status));
+        }
+    }
+
+    /// How often a status changed.
+    fn changes(&self) -> usize {
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|(_, status)| !status.is_null())
+            .count()
+    }
+}
+
+/// Each write of a status changed it.
+#[tokio::test(start_paused = true)]
+async fn a_status_costs_one_write_per_actual_change() {
+    let world = World::start().await;
+    let services = Statuses::follow::<JointInferenceService>(&world).await;
+    let jobs = Statuses::follow::<FederatedLearningJob>(&world).await;
+    let models = Statuses::follow::<Model>(&world).await;
+    let datasets = Statuses::follow::<Dataset>(&world).await;
+    let mark = world.mark();
+    world.kubelet.behave(|pod| {
+        let image = pod.spec.as_ref()?.containers.first()?.image.as_deref()?;
+        match image.rsplit(':').next()? {
+            "typo" => Some(Behaviour::BadImage),
+            "crash" => Some(Behaviour::fail_after(Duration::from_secs(7))),
+            _ => None,
+        }
+    });
+    world.apply(SERVICE).await;
+    world.apply(JOB).await;
+    for version in ["typo", "crash", "v2"] {
+        let edit = image("edgeWorker", "little", &format!("example/little:{version}"));
+        world.edit::<JointInferenceService>("helmet", edit).await;
+        let edit = edited(JOB, "example/trainer-0:v1", &format!("example/trainer-0:{version}"));
+        world.apply(&edit).await;
+        world.pass(Duration::from_secs(600)).await;
+    }
+    world.delete::<Model>("large", &DeleteParams::default()).await;
+    world.delete::<Deployment>(EDGE, &DeleteParams::default()).await;
+    world
+        .delete::<Service>("surface-aggregation", &DeleteParams::default())
+        .await;
+    world.apply(SERVICE).await;
+    world.kubelet.lose_node("edge-1");
+    world.pass(Duration::from_secs(120)).await;
+    world.kubelet.restore_node("edge-1");
+    world.settle().await;
+    let uid = world.uid::<Dataset>("share-1").await;
+    for samples in [7, 7, 8] {
+        let samples = Payload::Samples(samples);
+        let taken = world
+            .engine()
+            .take_report("edge-2", "dataset", NAMESPACE, "share-1", &uid, samples)
+            .await;
+        assert_eq!(taken, Taken::Accepted);
+    }
+    for place in ["surface-train-0-", "surface-train-1-", "surface-aggregation-"] {
+        world.kubelet.exit(NAMESPACE, name(&pod(&world, place).await), 0);
+        world.settle().await;
+    }
+    let (_, writes) = split(world.writes_since(mark));
+    for (resource, statuses) in [
+        ("jointinferenceservices", services),
+        ("federatedlearningjobs", jobs),
+        ("models", models),
+        ("datasets", datasets),
+    ] {
+        let written = writes
+            .iter()
+            .filter(|write| write.starts_with(&format!("patch {resource}/status")))
+            .count();
+        assert_eq!(written, statuses.changes(), "{resource}: {writes:#?}");
+    }
+    assert!(writes.len() > 15, "{writes:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_nothing_costs_nothing() {
+    let world = serving().await;
+    world.apply(JOB).await;
+    // A job that has ended.
+    world.apply(&edited(JOB, "name: surface", "name: ended")).await;
+    for place in ["ended-train-0-", "ended-train-1-", "ended-aggregation-"] {
+        world.kubelet.exit(NAMESPACE, name(&pod(&world, place).await), 0);
+        world.settle().await;
+    }
+    // One that is paused, one that lacks its Model, one whose image cannot be pulled, and one whose name is taken.
+    world.kubelet.behave(|pod| {
+        let image = pod.spec.as_ref()?.containers.first()?.image.as_deref()?;
+        image.ends_with(":typo").then_some(Behaviour::BadImage)
+    });
+    let paused = "name: paused\n  annotations:\n    skerry.io/paused: \"true\"";
+    for manifest in [
+        edited(SERVICE, "name: helmet", paused),
+        edited(
+            &edited(SERVICE, "name: helmet", "name: lacking"),
+            "      name: large",
+            "      name: absent",
+        ),
+        edited(
+            &edited(SERVICE, "name: helmet", "name: typo"),
+            "example/big:v1",
+            "example/big:typo",
+        ),
+        "{apiVersion: v1, kind: Service, metadata: {name: taken-cloud}, spec: {ports: [{port: 1}]}}".to_owned(),
+        edited(SERVICE, "name: helmet", "name: taken"),
+    ] {
+        world.apply(&manifest).await;
+    }
+    // A rollout that makes no progress says so after ten minutes.
+    world.pass(Duration::from_secs(700)).await;
+    let mark = world.mark();
+    world.pass(Duration::from_secs(3600)).await;
+    assert_eq!(world.writes_since(mark), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_says_nothing_new_costs_nothing() {
+    let world = training().await;
+    let uid = world.uid::<Dataset>("share-0").await;
+    let report = async || {
+        world
+            .engine()
+            .take_report("edge-1", "dataset", NAMESPACE, "share-0", &uid, Payload::Samples(9))
+            .await
+    };
+    let mark = world.mark();
+    assert_eq!(report().await, Taken::Accepted);
+    assert_eq!(world.writes_since(mark), ["patch datasets/status share-0"]);
+    assert_eq!(report().await, Taken::Accepted);
+    assert_eq!(world.writes_since(mark).len(), 1);
+    assert_eq!(world.object::<Dataset>("share-0").await["status"]["numberOfSamples"], 9);
+    let pods = world.all::<Pod>().await;
+    assert_eq!(pods.len(), 3);
+}
