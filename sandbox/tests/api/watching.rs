@@ -62,7 +62,7 @@ async fn a_watcher_follows_by_streaming_lists() {
 async fn selectors_turn_changes_into_additions_and_deletions() {
     let server = ApiServer::new();
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
-    let params = WatchParams::default().labels("on=yes");
+    let params = WatchParams::default().labels("on=yes").disable_bookmarks();
     let mut events = pin!(maps.watch(&params, "0").await.unwrap());
     maps.create(&PostParams::default(), &config_map("a", "1"))
         .await

@@ -345,10 +345,10 @@ async fn a_node_that_is_cut_off_goes_on_and_reports_later() {
         0,
         "nobody was told"
     );
-    let note = json!({"metadata": {"annotations": {"note": "while it was away"}}});
+    let annotated = json!({"metadata": {"annotations": {"note": "while it was away"}}});
     world
         .pods()
-        .patch("worker", &PatchParams::default(), &Patch::Merge(note))
+        .patch("worker", &PatchParams::default(), &Patch::Merge(annotated))
         .await
         .unwrap();
     world.pods().delete("worker", &DeleteParams::default()).await.unwrap();

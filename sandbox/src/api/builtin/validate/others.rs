@@ -162,11 +162,11 @@ pub(super) fn lease(errors: &mut Errors, spec: &Value) {
 }
 
 pub(super) fn slice(errors: &mut Errors, object: &Value, old: Option<&Value>) {
-    if !text(object, "addressType").is_empty() {
+    if text(object, "addressType").is_empty() {
+        errors.required("addressType");
+    } else {
         let types = ["FQDN", "IPv4", "IPv6"];
         errors.one_of("addressType".into(), object.get("addressType"), &types);
-    } else {
-        errors.required("addressType");
     }
     for (index, endpoint) in list(object, "endpoints").enumerate() {
         if list(endpoint, "addresses").next().is_none() {
