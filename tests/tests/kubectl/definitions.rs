@@ -77,6 +77,9 @@ async fn custom_resources_are_explained_listed_and_changed() {
     );
 
     cluster.apply(SERVICE).await;
+    let changed = cluster.apply(&SERVICE.replace("large.pb", "larger.pb")).await;
+    assert!(changed.contains("model.sedna.io/large configured"), "{changed}");
+    assert_eq!(cluster.field("model/large", ".spec.url").await, "/var/models/larger.pb");
     let table = cluster.ok(&["get", "ji"]).await;
     assert!(
         table.starts_with("NAME") && table.contains("READY") && table.contains("helmet"),

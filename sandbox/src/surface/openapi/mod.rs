@@ -64,7 +64,7 @@ pub fn v3_document<'a>(place_asked: &str, served: impl IntoIterator<Item = Serve
     wanted.extend(["DeleteOptions", "Status"].map(|name| format!("{META}{name}")));
     for one in &here {
         let name = add_types(*one, &mut schemas, &mut wanted);
-        paths::add(&mut paths, one.resource, &name);
+        paths::add(&mut paths, *one, &name);
     }
     add_referred(&mut schemas, wanted);
     Some(json!({
@@ -294,6 +294,20 @@ mod tests {
             "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
         );
         assert!(widget["properties"].get("spec").is_some());
+        let object = &document["paths"]["/apis/example.test/v1/namespaces/{namespace}/widgets/{name}"];
+        let patches: Vec<_> = object["patch"]["requestBody"]["content"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .collect();
+        assert_eq!(
+            patches,
+            [
+                "application/apply-patch+yaml",
+                "application/json-patch+json",
+                "application/merge-patch+json"
+            ]
+        );
     }
 
     #[test]

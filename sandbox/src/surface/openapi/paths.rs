@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{META, SCHEMAS};
-use crate::surface::resource::{Resource, api_version};
+use super::{META, SCHEMAS, Served};
+use crate::surface::resource::api_version;
 
 /// Name, type and meaning of a parameter.
 type Parameter = (&'static str, &'static str, &'static str);
@@ -46,7 +46,8 @@ const LIST: &[Parameter] = &[
 ];
 
 /// Adds the paths of a resource whose type is called so.
-pub(super) fn add(paths: &mut Map<String, Value>, resource: &Resource, type_name: &str) {
+pub(super) fn add(paths: &mut Map<String, Value>, served: Served<'_>, type_name: &str) {
+    let Served { resource, custom, .. } = served;
     let root = if resource.group.is_empty() { "/api" } else { "/apis" };
     let root = format!("{root}/{}", api_version(&resource.group, &resource.version));
     let space = if resource.namespaced {
@@ -62,6 +63,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &Resource, type_name
         group: &resource.group,
         version: &resource.version,
         kind: &resource.kind,
+        custom,
     };
 
     let mut many = Map::new();
@@ -97,6 +99,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &Resource, type_name
             group: &sub.group,
             version: &sub.version,
             kind: &sub.kind,
+            custom,
         };
         let answer = crate::schema::type_name(&sub.group, &sub.version, &sub.kind).unwrap_or(type_name);
         let mut item = Map::new();
@@ -116,6 +119,9 @@ struct Of<'a> {
     group: &'a str,
     version: &'a str,
     kind: &'a str,
+    /// Whether the resource comes from a definition: it takes no strategic merge patch then, and clients that read here
+    /// that it did would send one.
+    custom: bool,
 }
 
 impl Of<'_> {
@@ -150,8 +156,11 @@ impl Of<'_> {
                     "merge-patch+json",
                     "strategic-merge-patch+json",
                 ];
+                let kinds = kinds
+                    .into_iter()
+                    .filter(|kind| !self.custom || !kind.starts_with("strategic"));
                 let kind = |kind| (format!("application/{kind}"), json!({"schema": {"type": "object"}}));
-                Value::Object(kinds.into_iter().map(kind).collect())
+                Value::Object(kinds.map(kind).collect())
             }
             _ => return operation,
         };

@@ -12,7 +12,7 @@ pub fn v2<'a>(served: impl IntoIterator<Item = Served<'a>>) -> Value {
     wanted.extend(["DeleteOptions", "Status"].map(|name| format!("{META}{name}")));
     for one in served {
         let name = add_types(one, &mut schemas, &mut wanted);
-        paths::add(&mut paths, one.resource, &name);
+        paths::add(&mut paths, one, &name);
     }
     add_referred(&mut schemas, wanted);
     schemas.values_mut().for_each(older_schema);
