@@ -310,8 +310,13 @@ mod tests {
         let failing = http_server("HTTP/1.1 503 Busy\r\n\r\n").await;
         let refused = attempt(&named, json!({"httpGet": {"port": failing, "path": "/healthz"}})).await;
         assert_eq!(refused, Err("HTTP probe failed with statuscode: 503".to_owned()));
-        let closed = attempt(&named, json!({"tcpSocket": {"port": 1}})).await.unwrap_err();
-        assert!(closed.starts_with("dial tcp 127.0.0.1:1: "), "{closed}");
+        // Bound, so that nobody else can listen there.
+        let silent = tokio::net::TcpSocket::new_v4().unwrap();
+        silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = silent.local_addr().unwrap();
+        let closed = json!({"tcpSocket": {"port": address.port()}});
+        let closed = attempt(&named, closed).await.unwrap_err();
+        assert!(closed.starts_with(&format!("dial tcp {address}: ")), "{closed}");
         assert!(
             attempt(&named, json!({"tcpSocket": {"port": "nope"}}))
                 .await
