@@ -1,0 +1,54 @@
+// A whole Kubernetes in one program: kubernetes COMPONENT [flags].
+//
+// Built from released modules alone, so that the tests run what users run, wherever Go can fetch modules. The version is
+// linked in by whoever builds it: without it kubectl and the kubelet refuse to talk to the API server.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+// What this program can be. Those of a node are added where they are linked in.
+var components = map[string]func() *cobra.Command{
+	"etcd":                    etcd,
+	"kube-apiserver":          apiserver.NewAPIServerCommand,
+	"kube-controller-manager": controllers.NewControllerManagerCommand,
+	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	"kubectl":                 kubectl.NewDefaultKubectlCommand,
+}
+
+func main() {
+	// A link with the component's name will do as well: kubectl -> kubernetes.
+	name := filepath.Base(os.Args[0])
+	if _, found := components[name]; !found && len(os.Args) > 1 {
+		name, os.Args = os.Args[1], os.Args[1:]
+	}
+	component, found := components[name]
+	if !found {
+		fmt.Fprintf(os.Stderr, "usage: %s COMPONENT [flags]\ncomponents: %s\n", filepath.Base(os.Args[0]), known())
+		os.Exit(2)
+	}
+	os.Exit(cli.Run(component()))
+}
+
+func known() string {
+	names := make([]string, 0, len(components))
+	for name := range components {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,137 @@
+//! The programs that a cluster consists of, built once and kept by version outside of `target/`.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+
+use crate::process::output;
+
+/// The Kubernetes with nodes.
+pub const KUBERNETES: &str = "1.34.4";
+/// The newest one, whose control plane alone is tested: its kubelets ask for more than some machines have.
+pub const NEWEST: &str = "1.36.3";
+const COREDNS: &str = "github.com/coredns/coredns@v1.14.6";
+const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.21.4";
+
+/// Where programs are built from, and where they are kept.
+#[derive(Clone, Debug)]
+pub struct Workshop {
+    /// The Go module with Kubernetes.
+    module: PathBuf,
+    /// One folder a version.
+    store: PathBuf,
+}
+
+impl Workshop {
+    /// `SKERRY_CLUSTER_CACHE`, or else the user's cache folder, keeps what is built.
+    pub fn new(module: PathBuf) -> anyhow::Result<Self> {
+        let named = |variable: &str| env::var_os(variable).map(PathBuf::from);
+        let store = named("SKERRY_CLUSTER_CACHE")
+            .or_else(|| Some(named("XDG_CACHE_HOME")?.join("skerry")))
+            .or_else(|| Some(named("HOME")?.join(".cache/skerry")))
+            .context("neither SKERRY_CLUSTER_CACHE nor HOME says where to keep what is built")?;
+        Ok(Self { module, store })
+    }
+
+    /// Kubernetes with its kubelet.
+    pub fn kubernetes(&self) -> anyhow::Result<PathBuf> {
+        self.link("kubernetes", KUBERNETES, "go.mod", &["-tags", "node"])
+    }
+
+    /// The newest control plane.
+    pub fn newest(&self) -> anyhow::Result<PathBuf> {
+        self.link("kubernetes", NEWEST, "go.1.36.mod", &["-modfile=go.1.36.mod"])
+    }
+
+    /// The cluster's name server.
+    pub fn coredns(&self) -> anyhow::Result<PathBuf> {
+        self.install("coredns", COREDNS)
+    }
+
+    /// Helm.
+    pub fn helm(&self) -> anyhow::Result<PathBuf> {
+        self.install("helm", HELM)
+    }
+
+    fn link(&self, name: &str, version: &str, modfile: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
+        let mut inputs = vec![version.to_owned(), flags.join(" ")];
+        for file in [modfile, "main.go", "etcd.go", "node.go"] {
+            let path = self.module.join(file);
+            inputs.push(fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?);
+        }
+        let (major, minor) = version.split_once('.').context("a version has a dot")?;
+        let minor = minor.split('.').next().unwrap_or(minor);
+        let package = "k8s.io/component-base/version";
+        let stamp = format!(
+            "-s -w -X {package}.gitVersion=v{version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor} \
+             -X {package}.gitTreeState=clean"
+        );
+        self.keep(name, version, &inputs, |path| {
+            output(
+                Command::new("go")
+                    .current_dir(&self.module)
+                    .args(["build", "-trimpath", "-ldflags", &stamp, "-o"])
+                    .arg(path)
+                    .args(flags)
+                    .arg(".")
+                    .envs(go()),
+            )
+        })
+    }
+
+    fn install(&self, name: &str, package: &str) -> anyhow::Result<PathBuf> {
+        let version = package.rsplit('@').next().unwrap_or_default().trim_start_matches('v');
+        self.keep(name, version, &[package.to_owned()], |path| {
+            let folder = path.parent().context("a program is in a folder")?;
+            let said = output(
+                Command::new("go")
+                    .args(["install", "-trimpath", "-ldflags", "-s -w", package])
+                    .env("GOBIN", folder)
+                    .envs(go()),
+            )?;
+            fs::rename(folder.join(name), path)?;
+            Ok(said)
+        })
+    }
+
+    /// The kept program, made by `make` if there is none of exactly these inputs.
+    fn keep(
+        &self,
+        name: &str,
+        version: &str,
+        inputs: &[String],
+        make: impl FnOnce(&Path) -> anyhow::Result<String>,
+    ) -> anyhow::Result<PathBuf> {
+        let digest = Sha256::digest(inputs.join("\n"));
+        let key = digest
+            .iter()
+            .take(6)
+            .fold(String::new(), |key, byte| key + &format!("{byte:02x}"));
+        let folder = self.store.join(format!("{name}-{version}-{key}"));
+        let program = folder.join(name);
+        if program.is_file() {
+            return Ok(program);
+        }
+        fs::create_dir_all(&folder)?;
+        let begun = Instant::now();
+        eprintln!("building {name} {version} (once; it is kept in {})", folder.display());
+        // Never half a program under the name that is looked for.
+        let half = folder.join(format!("{name}.{}", std::process::id()));
+        make(&half).with_context(|| format!("building {name} {version}"))?;
+        fs::rename(&half, &program)?;
+        eprintln!("built {name} {version} in {} s", begun.elapsed().as_secs());
+        Ok(program)
+    }
+}
+
+/// Static programs, whatever the machine's settings for Go are.
+fn go() -> BTreeMap<&'static str, &'static str> {
+    [("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off")].into()
+}

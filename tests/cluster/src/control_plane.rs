@@ -1,0 +1,252 @@
+//! A control plane: etcd, the API server, the controller manager and the scheduler, each a process of its own that can
+//! be killed and started again.
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    pki::{Pair, Pki},
+    process::{Process, output, until},
+};
+
+/// How long the API server may take to be ready, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The range of the Services' addresses, one of the documentation's, and its first address: the API server's own.
+const SERVICES: &str = "192.0.2.128/25";
+const FIRST_SERVICE: &str = "192.0.2.129";
+
+/// Where a control plane lives.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The program with all components.
+    pub kubernetes: PathBuf,
+    /// Where it keeps what it needs; empty at first.
+    pub folder: PathBuf,
+    /// The address that all listen on.
+    pub address: Ipv4Addr,
+    /// The first of four ports.
+    pub port: u16,
+    /// The network namespace to run in; none for that of the caller.
+    pub netns: Option<String>,
+    /// Whether nodes are given up within seconds, as tests that cannot wait for minutes ask.
+    pub hasty: bool,
+}
+
+impl Site {
+    /// A command that runs at this site.
+    pub fn command(&self, program: &Path) -> Command {
+        command(self.netns.as_deref(), program)
+    }
+}
+
+/// A command in a network namespace.
+pub(crate) fn command(netns: Option<&str>, program: &Path) -> Command {
+    match netns {
+        None => Command::new(program),
+        Some(netns) => {
+            // `ip netns exec` would hide /sys/fs/cgroup.
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net=/run/netns/{netns}")).arg("--").arg(program);
+            command
+        }
+    }
+}
+
+/// What a test needs to reach a control plane.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Access {
+    /// The kubeconfig of its administrator.
+    pub admin: PathBuf,
+}
+
+/// A control plane that runs.
+pub struct ControlPlane {
+    site: Site,
+    pki: Pki,
+    admin: PathBuf,
+    serving: Pair,
+    etcd: Process,
+    api_server: Process,
+    others: Vec<Process>,
+}
+
+impl ControlPlane {
+    /// Starts one, and waits until the API server is ready.
+    pub fn start(site: Site) -> anyhow::Result<Self> {
+        let pki = Pki::new(&site.folder)?;
+        let names = [
+            site.address.to_string(),
+            Ipv4Addr::LOCALHOST.to_string(),
+            FIRST_SERVICE.to_owned(),
+            "kubernetes.default.svc".to_owned(),
+        ];
+        let serving = pki.server("api-server", &names)?;
+        let admin = pki.kubeconfig(&server(&site), "admin", &["system:masters"])?;
+        let etcd = start_etcd(&site)?;
+        let api_server = start_api_server(&site, &pki, &serving)?;
+        let mut started = Self {
+            site,
+            pki,
+            admin,
+            serving,
+            etcd,
+            api_server,
+            others: Vec::new(),
+        };
+        started.wait()?;
+        started.others = vec![started.controllers()?, started.scheduler()?];
+        Ok(started)
+    }
+
+    /// How tests reach it.
+    pub fn access(&self) -> Access {
+        Access {
+            admin: self.admin.clone(),
+        }
+    }
+
+    /// The address of the API server.
+    pub fn server(&self) -> String {
+        server(&self.site)
+    }
+
+    /// Its certificates.
+    pub fn pki(&self) -> &Pki {
+        &self.pki
+    }
+
+    /// The output of `kubectl` as the administrator.
+    pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        output(
+            Command::new(&self.site.kubernetes)
+                .args(["kubectl", "--kubeconfig"])
+                .arg(&self.admin)
+                .args(arguments),
+        )
+    }
+
+    /// Kills the API server as SIGKILL does.
+    pub fn kill_api_server(&mut self) -> anyhow::Result<()> {
+        self.api_server.kill().map(drop)
+    }
+
+    /// Starts it again.
+    pub fn restore_api_server(&mut self) -> anyhow::Result<()> {
+        self.api_server = start_api_server(&self.site, &self.pki, &self.serving)?;
+        self.wait()
+    }
+
+    /// Stops etcd, on which all else rests.
+    pub fn stop_etcd(&mut self) -> anyhow::Result<()> {
+        self.etcd.stop().map(drop)
+    }
+
+    /// Starts it again with what it had.
+    pub fn restore_etcd(&mut self) -> anyhow::Result<()> {
+        self.etcd = start_etcd(&self.site)?;
+        self.wait()
+    }
+
+    /// Resident memory of the API server, in bytes.
+    pub fn pid_of_api_server(&self) -> u32 {
+        self.api_server.pid()
+    }
+
+    fn wait(&mut self) -> anyhow::Result<()> {
+        until(PATIENCE, || {
+            self.etcd.check()?;
+            self.api_server.check()?;
+            Ok(self.kubectl(&["get", "--raw", "/readyz"]).ok())
+        })
+        .context("waiting for the API server")
+        .map(drop)
+    }
+
+    fn controllers(&self) -> anyhow::Result<Process> {
+        let mut command = self.component("kube-controller-manager");
+        command
+            .arg(format!("--service-account-private-key-file={}", self.file("sa.key")))
+            .arg(format!("--root-ca-file={}", self.file("ca.crt")))
+            .arg(format!("--cluster-signing-cert-file={}", self.file("ca.crt")))
+            .arg(format!("--cluster-signing-key-file={}", self.file("ca.key")))
+            .args(["--use-service-account-credentials=true", "--secure-port=0"]);
+        if self.site.hasty {
+            command.args(["--node-monitor-grace-period=4s", "--node-monitor-period=1s"]);
+        }
+        Process::start("kube-controller-manager", &self.site.folder, command)
+    }
+
+    fn scheduler(&self) -> anyhow::Result<Process> {
+        let mut command = self.component("kube-scheduler");
+        command.arg("--secure-port=0");
+        Process::start("kube-scheduler", &self.site.folder, command)
+    }
+
+    fn component(&self, name: &str) -> Command {
+        let mut command = self.site.command(&self.site.kubernetes);
+        command.arg(name).arg("--leader-elect=false");
+        for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
+            command.arg(format!("--{flag}={}", self.admin.display()));
+        }
+        command
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.pki.file(name).display().to_string()
+    }
+}
+
+fn server(site: &Site) -> String {
+    format!("https://{}:{}", site.address, site.port)
+}
+
+fn start_etcd(site: &Site) -> anyhow::Result<Process> {
+    let mut command = site.command(&site.kubernetes);
+    command
+        .arg("etcd")
+        .arg(format!("--data-dir={}", site.folder.join("etcd").display()))
+        .arg(format!("--listen-client=127.0.0.1:{}", site.port + 1))
+        .arg(format!("--listen-peer=127.0.0.1:{}", site.port + 2));
+    Process::start("etcd", &site.folder, command)
+}
+
+fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Process> {
+    let file = |name: &str| pki.file(name).display().to_string();
+    let kubelets = pki.client("api-server-to-kubelets", &["system:masters"])?;
+    let mut command = site.command(&site.kubernetes);
+    command
+        .arg("kube-apiserver")
+        .arg(format!("--etcd-servers=http://127.0.0.1:{}", site.port + 1))
+        .arg(format!("--secure-port={}", site.port))
+        .arg("--bind-address=0.0.0.0")
+        .arg(format!("--advertise-address={}", site.address))
+        .arg(format!("--tls-cert-file={}", serving.certificate.display()))
+        .arg(format!("--tls-private-key-file={}", serving.key.display()))
+        .arg(format!("--client-ca-file={}", file("ca.crt")))
+        .arg(format!("--service-account-key-file={}", file("sa.pub")))
+        .arg(format!("--service-account-signing-key-file={}", file("sa.key")))
+        .arg("--service-account-issuer=https://kubernetes.default.svc")
+        .arg(format!("--service-cluster-ip-range={SERVICES}"))
+        .arg(format!(
+            "--kubelet-client-certificate={}",
+            kubelets.certificate.display()
+        ))
+        .arg(format!("--kubelet-client-key={}", kubelets.key.display()))
+        .arg("--kubelet-preferred-address-types=InternalIP")
+        .args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"]);
+    if site.hasty {
+        command.args([
+            "--default-not-ready-toleration-seconds=3",
+            "--default-unreachable-toleration-seconds=3",
+        ]);
+    }
+    Process::start("kube-apiserver", &site.folder, command)
+}

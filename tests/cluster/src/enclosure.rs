@@ -1,0 +1,188 @@
+//! The enclosure in which a cluster lives: namespaces for processes, mounts, network and cgroups, and memory in place of a
+//! disk. Whatever ends the program that made it, the kernel ends all that is inside, and nothing is left behind.
+//!
+//! ```text
+//! outside ──pipe──▶ janitor          removes the cgroups, which outlive their processes
+//!    └─ first (process 1 inside)     sets the scene, takes in orphans
+//!         └─ within                  what is to be done inside
+//! ```
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, unshare},
+    sys::{
+        prctl,
+        signal::Signal,
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+use crate::process::{run, until};
+
+/// What processes inside may write to: gone with the enclosure.
+const IN_MEMORY: [&str; 3] = ["/run", "/var/log", "/var/lib"];
+
+/// Where the enclosure's cluster keeps its files.
+pub const FOLDER: &str = "/run/skerry";
+
+/// The roles in which the program runs itself again; each is its first argument.
+pub const ROLES: [&str; 2] = [FIRST, JANITOR];
+const FIRST: &str = "enclosure-first";
+const JANITOR: &str = "enclosure-janitor";
+
+/// Runs this program again with `arguments`, enclosed, and tells how it ended. To be called before any thread is
+/// started: namespaces are a matter of threads.
+pub fn enclose(arguments: &[OsString]) -> anyhow::Result<ExitStatus> {
+    let group = format!("skerry-tests-{}", std::process::id());
+    let program = env::current_exe()?;
+    // In a process group of its own: an interrupt at the terminal must not reach it.
+    let mut janitor = Command::new(&program)
+        .args([JANITOR, &group])
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .context("starting the janitor")?;
+    unshare(CloneFlags::CLONE_NEWPID).context("a namespace for processes")?;
+    let mut first = Command::new(&program)
+        .args([FIRST, &group])
+        .args(arguments)
+        .spawn()
+        .context("starting the enclosure")?;
+    let status = first.wait()?;
+    drop(janitor.stdin.take());
+    janitor.wait()?;
+    Ok(status)
+}
+
+/// Plays one of [`ROLES`].
+pub fn play(role: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    let (group, arguments) = arguments.split_first().context("a role has a group")?;
+    let group = group.to_str().context("a group's name is text")?;
+    match role {
+        FIRST => first(group, arguments),
+        JANITOR => janitor(group),
+        other => bail!("{other} is no role"),
+    }
+}
+
+fn first(group: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    for hierarchy in hierarchies()? {
+        let folder = hierarchy.mounted.join(group);
+        fs::create_dir(&folder).with_context(|| format!("making the cgroup {}", folder.display()))?;
+        if hierarchy.options.contains("cpuset") {
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                fs::write(folder.join(file), fs::read(hierarchy.mounted.join(file))?)?;
+            }
+        }
+        fs::write(folder.join("cgroup.procs"), std::process::id().to_string())
+            .or_else(|_| fs::write(folder.join("cgroup.procs"), "0"))?;
+    }
+    let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWCGROUP;
+    unshare(namespaces).context("namespaces for mounts, network and cgroups")?;
+    furnish()?;
+    let child = Command::new(env::current_exe()?).args(arguments).spawn()?;
+    let worker = Pid::from_raw(i32::try_from(child.id())?);
+    // Process 1 inherits every orphan.
+    loop {
+        match waitpid(None, None)? {
+            WaitStatus::Exited(pid, code) if pid == worker => {
+                return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
+            }
+            WaitStatus::Signaled(pid, signal, _) if pid == worker => bail!("ended by {signal}"),
+            _ => {}
+        }
+    }
+}
+
+/// Mounts of our own, as the namespaces ask.
+fn furnish() -> anyhow::Result<()> {
+    const NOTHING: Option<&str> = None;
+    mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING)?;
+    for hierarchy in hierarchies()? {
+        umount2(&hierarchy.mounted, MntFlags::MNT_DETACH)?;
+        let type_ = hierarchy.type_.as_str();
+        let options = Some(hierarchy.options.as_str()).filter(|options| !options.is_empty());
+        mount(Some(type_), &hierarchy.mounted, Some(type_), MsFlags::empty(), options)
+            .with_context(|| format!("mounting {}", hierarchy.mounted.display()))?;
+    }
+    for folder in IN_MEMORY {
+        mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::empty(), NOTHING)?;
+    }
+    fs::create_dir_all(FOLDER)?;
+    run("ip", &["link", "set", "lo", "up"]).map(drop)
+}
+
+/// A mounted hierarchy of cgroups: one of the first version's controllers, or the second version.
+struct Hierarchy {
+    mounted: PathBuf,
+    type_: String,
+    /// The controllers.
+    options: String,
+}
+
+fn hierarchies() -> anyhow::Result<Vec<Hierarchy>> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let read = |line: &str| {
+        let mut words = line.split(' ');
+        let (_, mounted, type_, options) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let is_controller = |option: &&str| !["rw", "ro", "nosuid", "nodev", "noexec", "relatime"].contains(option);
+        let options: Vec<_> = match type_ {
+            "cgroup" => options.split(',').filter(is_controller).collect(),
+            "cgroup2" => vec![],
+            _ => return None,
+        };
+        Some(Hierarchy {
+            mounted: mounted.into(),
+            type_: type_.to_owned(),
+            options: options.join(","),
+        })
+    };
+    Ok(mounts.lines().filter_map(read).collect())
+}
+
+/// Waits until whoever started it is gone, and removes the cgroups.
+fn janitor(group: &str) -> anyhow::Result<ExitCode> {
+    // Ends when the other end of the pipe is closed, by whatever end of its process.
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    for hierarchy in hierarchies()? {
+        let folder = hierarchy.mounted.join(group);
+        // Its last processes are on their way out.
+        until(Duration::from_secs(30), || Ok(remove(&folder).ok()))
+            .with_context(|| format!("removing {}", folder.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes a cgroup and those in it.
+fn remove(folder: &Path) -> std::io::Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove(&entry.path())?;
+        }
+    }
+    fs::remove_dir(folder)
+}
+
+/// The exit code of a process that ended so.
+pub fn code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}

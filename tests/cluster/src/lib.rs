@@ -1,0 +1,10 @@
+//! A real Kubernetes for the tests: built from released Go modules, run by nobody but the test that asks for it, in an
+//! enclosure that leaves nothing behind.
+
+pub mod artifacts;
+pub mod control_plane;
+pub mod enclosure;
+pub mod network;
+pub mod node;
+pub mod pki;
+pub mod process;

@@ -1,0 +1,108 @@
+//! Two hosts on one machine: network namespaces, joined by a bridge in the namespace of the harness.
+//!
+//! ```text
+//! harness 198.51.100.254 ── bridge ─┬─ cloud-1 198.51.100.1   pods 203.0.113.0/25
+//!                                   └─ edge-1  198.51.100.2   pods 203.0.113.128/25
+//! ```
+
+use std::{net::Ipv4Addr, path::Path};
+
+use anyhow::Context;
+
+use crate::{
+    control_plane::command,
+    process::{output, run},
+};
+
+/// A host.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    /// Its name, and that of its network namespace and of its node.
+    pub name: &'static str,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Its pods' addresses.
+    pub pods: &'static str,
+    /// The harness's end of its cable.
+    link: &'static str,
+}
+
+/// Where the control plane runs.
+pub const CLOUD: Host = Host {
+    name: "cloud-1",
+    address: Ipv4Addr::new(198, 51, 100, 1),
+    pods: "203.0.113.0/25",
+    link: "to-cloud",
+};
+
+/// The edge.
+pub const EDGE: Host = Host {
+    name: "edge-1",
+    address: Ipv4Addr::new(198, 51, 100, 2),
+    pods: "203.0.113.128/25",
+    link: "to-edge",
+};
+
+const BRIDGE: &str = "hosts";
+const HARNESS: &str = "198.51.100.254/24";
+
+/// Makes the bridge and both hosts, with routes to each other's pods.
+pub fn make() -> anyhow::Result<()> {
+    ip(&format!("link add {BRIDGE} type bridge"))?;
+    ip(&format!("link set {BRIDGE} up"))?;
+    ip(&format!("addr add {HARNESS} dev {BRIDGE}"))?;
+    for host in [CLOUD, EDGE] {
+        host.make().with_context(|| format!("making host {}", host.name))?;
+    }
+    for (host, other) in [(CLOUD, EDGE), (EDGE, CLOUD)] {
+        host.ip(&format!("route add {} via {}", other.pods, other.address))?;
+        ip(&format!("route add {} via {}", host.pods, host.address))?;
+        // Whatever is not known goes to the harness, which answers at once that there is nothing.
+        host.ip("route add default via 198.51.100.254")?;
+    }
+    Ok(())
+}
+
+impl Host {
+    fn make(self) -> anyhow::Result<()> {
+        let Self {
+            name, link, address, ..
+        } = self;
+        ip(&format!("netns add {name}"))?;
+        ip(&format!("link add {link} type veth peer name eth0 netns {name}"))?;
+        ip(&format!("link set {link} master {BRIDGE} up"))?;
+        self.ip("link set lo up")?;
+        self.ip(&format!("addr add {address}/24 dev eth0"))?;
+        self.ip("link set eth0 up")?;
+        output(command(Some(name), Path::new("sysctl")).args(["-qw", "net.ipv4.ip_forward=1"])).map(drop)
+    }
+
+    /// Cuts the host off, as if its cable were pulled.
+    pub fn cut(self) -> anyhow::Result<()> {
+        ip(&format!("link set {} down", self.link))
+    }
+
+    /// Plugs the cable in again.
+    pub fn restore(self) -> anyhow::Result<()> {
+        ip(&format!("link set {} up", self.link))
+    }
+
+    /// Delays and loses what comes to the host, in the words of `tc netem`: `delay 100ms`, `loss 5%`.
+    pub fn impair(self, how: &str) -> anyhow::Result<()> {
+        let arguments = format!("qdisc replace dev {} root netem {how}", self.link);
+        run("tc", &arguments.split(' ').collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Takes the impairment away.
+    pub fn relieve(self) -> anyhow::Result<()> {
+        run("tc", &["qdisc", "del", "dev", self.link, "root"]).map(drop)
+    }
+
+    fn ip(self, arguments: &str) -> anyhow::Result<()> {
+        ip(&format!("-n {} {arguments}", self.name))
+    }
+}
+
+fn ip(arguments: &str) -> anyhow::Result<()> {
+    run("ip", &arguments.split(' ').collect::<Vec<_>>()).map(drop)
+}

@@ -1,0 +1,127 @@
+//! Processes of the cluster: started with a log file, ended with the words or without.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// How long a process may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A process that runs, and where its output goes.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`; what it prints is appended to `<folder>/<name>.log`.
+    pub fn start(name: &str, folder: &Path, mut command: Command) -> anyhow::Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("opening {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .with_context(|| format!("starting {name}"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+        })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Fails, with the end of its log, if it has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended: {status}; its last words:\n{}", self.name, self.last_words()),
+        }
+    }
+
+    /// Asks it to end, and insists after a while.
+    pub fn stop(&mut self) -> anyhow::Result<ExitStatus> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
+        // It may be gone already: then there is nothing to ask for.
+        let _ = kill(pid, Signal::SIGTERM);
+        let ended = until(GRACE, || Ok(self.child.try_wait()?));
+        match ended {
+            Ok(status) => Ok(status),
+            Err(_) => self.kill(),
+        }
+    }
+
+    /// Ends it as SIGKILL does.
+    pub fn kill(&mut self) -> anyhow::Result<ExitStatus> {
+        match self.child.kill() {
+            Err(error) if error.kind() != ErrorKind::InvalidInput => return Err(error.into()),
+            _ => {}
+        }
+        Ok(self.child.wait()?)
+    }
+
+    /// The last lines that it printed.
+    pub fn last_words(&self) -> String {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<_> = log.lines().collect();
+        lines
+            .iter()
+            .skip(lines.len().saturating_sub(15))
+            .fold(String::new(), |text, line| text + line + "\n")
+    }
+}
+
+/// Runs a program to its end; its standard output. What it prints on standard error is in the error.
+pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> anyhow::Result<String> {
+    output(Command::new(program).args(arguments))
+}
+
+/// The same with a command that was prepared.
+pub fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("starting {command:?}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?}: {}: {}", output.status, said.trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Looks ten times a second until there is something to see; the processes of a cluster tell nobody when they are ready.
+pub fn until<T>(limit: Duration, mut seen: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(found) = seen()? {
+            return Ok(found);
+        }
+        if Instant::now() >= end {
+            bail!("not within {} s", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
