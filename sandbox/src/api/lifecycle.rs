@@ -42,7 +42,7 @@ impl State {
         }
         let resources = crd::resources(&definition.value);
         if let Some(resource) = resources.first() {
-            self.delete_all(resource, None);
+            self.delete_all(resource);
             if self.store.list(&resource.table, None, None).next().is_some() {
                 return;
             }
@@ -62,10 +62,10 @@ impl State {
     }
 
     /// Asks all objects of a resource to go.
-    fn delete_all(&mut self, resource: &Resource, namespace: Option<&str>) {
+    fn delete_all(&mut self, resource: &Resource) {
         let keys: Vec<Key> = self
             .store
-            .list(&resource.table, namespace, None)
+            .list(&resource.table, None, None)
             .filter(|(_, object)| !is_terminating(&object.value))
             .map(|(key, _)| key.clone())
             .collect();
@@ -110,6 +110,11 @@ pub(super) fn mark_for_emptying(table: &str, object: &mut Value, now: Value) {
         );
         crd::set_condition(object, "Terminating", "True", why, now);
     }
+}
+
+/// Whether an object is there for good: the namespaces that Kubernetes itself lives in.
+pub(super) fn is_kept(table: &str, name: &str) -> bool {
+    table == NAMESPACES && matches!(name, "default" | "kube-public" | "kube-system")
 }
 
 /// Whether an object is emptied before it goes.

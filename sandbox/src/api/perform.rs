@@ -19,6 +19,9 @@ use super::{
 /// What is said to who wants into a pod.
 const NO_EXEC: &str = "the sandbox runs pods as processes of this machine and opens no shell in them: look at them with \
                        the machine's own tools, or at their output with `kubectl logs`";
+/// What is said to who wants to reach a pod's port.
+const NO_FORWARD: &str = "the sandbox runs pods as processes of this machine and forwards no ports: connect to the pod's \
+                          own address, which `kubectl get pod -o wide` shows";
 
 impl Inner {
     /// Carries a request out and all that follows from it.
@@ -58,7 +61,8 @@ fn read(state: &State, call: &Call<'_>, incoming: &Incoming, hit: Option<&Hit>) 
     };
     match (call.request.verb, call.request.subresource.as_str(), revisions) {
         (Verb::Get, "scale", _) => state.get_scale(call),
-        (Verb::Get, "exec", _) => Err(ApiError::bad_request(NO_EXEC)),
+        (Verb::Get, "exec" | "attach", _) => Err(ApiError::bad_request(NO_EXEC)),
+        (Verb::Get, "portforward", _) => Err(ApiError::bad_request(NO_FORWARD)),
         (Verb::Get, _, None) => state.get(call, options.revision),
         (Verb::Get, _, Some(revisions)) => state.get_stale(call, revisions),
         (_, _, None) => state.list(call, &options),
@@ -93,6 +97,7 @@ fn write(state: &mut State, call: &Call<'_>, incoming: &Incoming) -> Result<Repl
             wanted.dry_run |= call.request.dry_run;
             state.evict(call, &eviction, &wanted)
         }
+        (Verb::Create, "portforward") => Err(ApiError::bad_request(NO_FORWARD)),
         (Verb::Create, _) => Err(ApiError::bad_request(NO_EXEC)),
         (Verb::Update, "scale") => state.update_scale(call, incoming.object()?, &options()?),
         (Verb::Update, _) => {

@@ -7,6 +7,8 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use serde_json::{Value, json};
 
+use crate::surface::{GIT_VERSION, architecture};
+
 /// A node of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSpec {
@@ -83,7 +85,7 @@ pub(crate) fn node_object(spec: &NodeSpec, address: &str, now: &Time) -> Value {
     for (key, value) in [
         ("kubernetes.io/hostname", spec.name.as_str()),
         ("kubernetes.io/os", "linux"),
-        ("kubernetes.io/arch", arch()),
+        ("kubernetes.io/arch", architecture()),
     ] {
         labels.insert(key.to_owned(), value.to_owned());
     }
@@ -102,23 +104,15 @@ pub(crate) fn node_object(spec: &NodeSpec, address: &str, now: &Time) -> Value {
             "allocatable": capacity,
             "conditions": conditions(None, now),
             "nodeInfo": {
-                "architecture": arch(),
+                "architecture": architecture(),
                 "bootID": "", "machineID": "", "systemUUID": "",
                 "containerRuntimeVersion": "process://1",
                 "kernelVersion": "", "osImage": "Skerry sandbox", "operatingSystem": "linux",
-                "kubeProxyVersion": "", "kubeletVersion": concat!("v1.33.0-skerry.", env!("CARGO_PKG_VERSION")),
+                "kubeProxyVersion": "", "kubeletVersion": GIT_VERSION,
             },
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         },
     })
-}
-
-fn arch() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }
 
 /// The conditions that a kubelet in good health reports. A condition that was so before keeps the time of its change.

@@ -28,6 +28,8 @@ const CHANGE: &[&str] = &["get", "patch", "update"];
 const STATUS: Sub = ("status", "", "", "", CHANGE);
 const SCALE: Sub = ("scale", "autoscaling", "v1", "Scale", CHANGE);
 const CREATE: &[&str] = &["create"];
+/// What is streamed over, in either direction.
+const CONNECT: &[&str] = &["create", "get"];
 const NONE: &[&str] = &[];
 const ALL: &[&str] = &["all"];
 const EXTENSIONS: &[&str] = &["api-extensions"];
@@ -44,10 +46,12 @@ const ROWS: &[Row] = &[
     Row("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", &["pvc"], NONE, true, &[STATUS], STORED),
     Row("", "v1", "PersistentVolume", "persistentvolumes", &["pv"], NONE, false, &[STATUS], STORED),
     Row("", "v1", "Pod", "pods", &["po"], ALL, true, &[
+        ("attach", "", "v1", "PodAttachOptions", CONNECT),
         ("binding", "", "v1", "Binding", CREATE),
         ("eviction", "policy", "v1", "Eviction", CREATE),
-        ("exec", "", "v1", "PodExecOptions", &["create", "get"]),
+        ("exec", "", "v1", "PodExecOptions", CONNECT),
         ("log", "", "", "", &["get"]),
+        ("portforward", "", "v1", "PodPortForwardOptions", CONNECT),
         STATUS,
     ], STORED),
     Row("", "v1", "ReplicationController", "replicationcontrollers", &["rc"], ALL, true, &[SCALE, STATUS], STORED),

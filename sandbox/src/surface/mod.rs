@@ -14,4 +14,4 @@ mod version;
 pub use builtin::builtin_resources;
 pub use discovery::{AGGREGATED, Discovery};
 pub use resource::{Resource, STORED, Subresource, api_version, split_api_version};
-pub use version::version;
+pub use version::{GIT_VERSION, architecture, version};

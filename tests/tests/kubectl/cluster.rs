@@ -46,7 +46,8 @@ metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80}]}
 ";
 
-/// A sandbox with two nodes; images `sleeper:1` and `sleeper:2` do nothing, `ticker:1` prints a line ten times a second.
+/// A sandbox with two nodes; images `sleeper:1` and `sleeper:2` do nothing, `ticker:1` prints a line ten times a second,
+/// `ender:1` fails.
 pub struct Cluster {
     pub sandbox: Sandbox,
     folder: TempDir,
@@ -212,6 +213,7 @@ fn images() -> Images {
     let mut images = Images::default();
     images.add("sleeper:1", run(&["sleep", "3600"]));
     images.add("sleeper:2", run(&["sleep", "3601"]));
+    images.add("ender:1", run(&["sh", "-c", "echo the end; exit 3"]));
     images.add("ticker:1", run(&["sh", "-c", "while :; do echo tick; sleep 0.1; done"]));
     images
 }

@@ -105,5 +105,10 @@ async fn a_namespace_takes_its_content_along() {
     assert_eq!(cluster.ok(&["get", "all", "-n", "gone", "-o", "name"]).await, "");
     let refused = cluster.fails(&["apply", "-n", "gone", "-f", &web]).await;
     assert!(refused.contains(r#"namespaces "gone" not found"#), "{refused}");
+    let kept = cluster.fails(&["delete", "namespace", "default"]).await;
+    assert!(
+        kept.contains(r#"namespaces "default" is forbidden: this namespace may not be deleted"#),
+        "{kept}"
+    );
     cluster.end().await;
 }

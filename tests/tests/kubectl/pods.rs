@@ -83,10 +83,53 @@ async fn logs_are_followed_and_no_shell_is_opened() {
         logs.line_with("tick").await;
     }
     assert_eq!(cluster.ok(&["logs", "clock", "--tail=2"]).await, "tick\ntick\n");
-    let refused = cluster.fails(&["exec", "clock", "--", "ls"]).await;
-    assert!(refused.contains("opens no shell"), "{refused}");
+    for (into, told) in [
+        (["exec", "clock", "--", "ls"].as_slice(), "opens no shell"),
+        (&["attach", "clock"], "opens no shell"),
+        (&["cp", "clock:/etc/hosts", "hosts"], "opens no shell"),
+        (&["port-forward", "clock", "8080:80"], "forwards no ports"),
+    ] {
+        let refused = cluster.fails(into).await;
+        assert!(refused.contains(told), "{into:?}: {refused}");
+    }
     cluster
         .ok(&["delete", "pod", "clock", "--grace-period=0", "--force"])
         .await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_does_not_come_up_says_why() {
+    let Some(cluster) = Cluster::start().await else { return };
+    cluster.ok(&["run", "clock", "--image=nowhere:1"]).await;
+    let reason = "--for=jsonpath={..waiting.reason}";
+    cluster
+        .ok(&[
+            "wait",
+            &format!("{reason}=ImagePullBackOff"),
+            "pod/clock",
+            "--timeout=60s",
+        ])
+        .await;
+    let none = cluster.fails(&["logs", "clock"]).await;
+    assert!(
+        none.contains("is waiting to start: trying and failing to pull image"),
+        "{none}"
+    );
+    cluster.ok(&["run", "ender", "--image=ender:1"]).await;
+    cluster
+        .ok(&[
+            "wait",
+            &format!("{reason}=CrashLoopBackOff"),
+            "pod/ender",
+            "--timeout=60s",
+        ])
+        .await;
+    let said = cluster.ok(&["describe", "pod", "ender"]).await;
+    assert!(
+        said.contains("Back-off restarting failed container ender in pod ender_default("),
+        "{said}"
+    );
+    assert_eq!(cluster.ok(&["logs", "ender", "--previous"]).await, "the end\n");
     cluster.end().await;
 }

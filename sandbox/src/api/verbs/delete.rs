@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::{
     clock::seconds,
-    lifecycle::{is_emptied, mark_for_emptying},
+    lifecycle::{is_emptied, is_kept, mark_for_emptying},
     object::{finalizers, is_terminating, meta, meta_value, set_meta},
     options::{DeleteOptions, ListOptions, Propagation},
     request::RequestInfo,
@@ -35,6 +35,10 @@ enum Step {
 impl State {
     pub(in crate::api) fn delete(&mut self, call: &Call<'_>, options: &DeleteOptions) -> Result<Reply, ApiError> {
         let existing = self.existing(call)?;
+        if is_kept(call.table(), &call.request.name) {
+            let why = "this namespace may not be deleted";
+            return Err(ApiError::forbidden(&call.resource.name(), &call.request.name, why));
+        }
         check_preconditions(call, &existing, options)?;
         let step = self.deletion(call, &existing.value, options);
         let answer = |object: Arc<Object>, call: &Call<'_>| {

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus, Service};
 use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use tokio::sync::{mpsc, watch};
@@ -160,7 +160,7 @@ async fn open_log(site: Arc<Site>, pods: Pods, request: LogRequest) -> Result<Lo
     };
     let found = find().ok_or_else(|| format!("pods \"{pod}\" not found"))?;
     let running = {
-        let container = container.clone();
+        let (container, find) = (container.clone(), find.clone());
         move || find().is_some_and(|pod| runs(&pod, &container))
     };
     let log = site.logs(&found).read(&request, site.clock.now(), running).await;
@@ -168,20 +168,34 @@ async fn open_log(site: Arc<Site>, pods: Pods, request: LogRequest) -> Result<Lo
         io::ErrorKind::NotFound if request.previous => {
             format!("previous terminated container \"{container}\" in pod \"{pod}\" not found")
         }
-        io::ErrorKind::NotFound => format!("container \"{container}\" in pod \"{pod}\" is waiting to start"),
+        io::ErrorKind::NotFound => waiting_to_start(find().as_deref(), &container, &pod),
         _ => error.to_string(),
     })
+}
+
+/// Why a container has no log yet.
+fn waiting_to_start(pod: Option<&Pod>, container: &str, name: &str) -> String {
+    let statuses = pod.and_then(|pod| pod.status.as_ref()).into_iter().flat_map(statuses);
+    let mut of = statuses.filter(|status| status.name == container);
+    let reason = of.find_map(|status| status.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
+    let why = match reason {
+        Some("ErrImagePull") => ": image can't be pulled",
+        Some("ImagePullBackOff") => ": trying and failing to pull image",
+        Some(reason) => &format!(": {reason}"),
+        None => "",
+    };
+    format!("container \"{container}\" in pod \"{name}\" is waiting to start{why}")
+}
+
+fn statuses(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    let containers = status.container_statuses.iter().flatten();
+    containers.chain(status.init_container_statuses.iter().flatten())
 }
 
 /// Whether a container runs, as far as the API server knows.
 fn runs(pod: &Pod, container: &str) -> bool {
     let Some(status) = &pod.status else { return true };
-    let mut statuses = status
-        .container_statuses
-        .iter()
-        .flatten()
-        .chain(status.init_container_statuses.iter().flatten());
-    statuses
+    statuses(status)
         .find(|status| status.name == container)
         .is_none_or(super::pod_status::is_running)
 }

@@ -80,6 +80,8 @@ pub(super) struct Ended {
 pub(super) enum Next {
     /// Start this container.
     Start(usize),
+    /// Say that this container waits for its back-off, and ask again.
+    BackOff(usize),
     /// Nothing before this time, unless something happens.
     Wait(Option<Instant>),
 }
@@ -146,6 +148,9 @@ impl Slots {
                     message: Some(message),
                     until: Some(until),
                 };
+                if until > now {
+                    return Next::BackOff(index);
+                }
             }
             match slot.state {
                 State::Waiting { until: Some(until), .. } if until > now => {
@@ -372,7 +377,11 @@ mod tests {
             slots.end(0, 1, now, Duration::ZERO);
             match slots.next(&pod, now) {
                 Next::Start(0) => waits.push(0),
-                Next::Wait(Some(until)) => waits.push((until - now).as_secs()),
+                // Told once, then waited for.
+                Next::BackOff(0) => match slots.next(&pod, now) {
+                    Next::Wait(Some(until)) => waits.push((until - now).as_secs()),
+                    other => panic!("{other:?}"),
+                },
                 other => panic!("{other:?}"),
             }
         }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::clock::Times;
-use super::super::meta::{deleting, finished};
+use super::super::meta::{deleting, finished, uid};
 use super::super::pod_status::{OWN_CONDITIONS, Runtime, pod_status};
 use super::super::report;
 use super::launch::{Launched, RunId};
@@ -135,9 +135,18 @@ impl Worker {
         loop {
             match self.slots.next(&self.pod, Instant::now()) {
                 Next::Start(slot) => self.start(slot).await,
+                Next::BackOff(slot) => self.say_back_off(slot),
                 Next::Wait(until) => return until,
             }
         }
+    }
+
+    fn say_back_off(&self, slot: usize) {
+        let Some(slot) = self.slots.slots.get(slot) else { return };
+        let (name, pod) = (&slot.container.name, self.pod.as_ref());
+        let (namespace, of, uid) = (pod.namespace().unwrap_or_default(), pod.name_any(), uid(pod));
+        let message = format!("Back-off restarting failed container {name} in pod {of}_{namespace}({uid})");
+        self.site.say(pod, Some(name), true, "BackOff", message);
     }
 
     fn updated(&mut self, pod: Arc<Pod>) {
