@@ -1,4 +1,4 @@
-//! How a command fails: one sentence, a hint, exit code 1. Wrong usage is clap's, with exit code 2.
+//! How a command fails: one sentence, a hint, exit code 1. Wrong usage ends with exit code 2; most of it is clap's.
 
 use std::{fmt::Display, io::Write as _, process::ExitCode};
 
@@ -7,6 +7,7 @@ use std::{fmt::Display, io::Write as _, process::ExitCode};
 pub(crate) struct Failure {
     sentence: String,
     hint: String,
+    code: u8,
 }
 
 impl Failure {
@@ -14,6 +15,15 @@ impl Failure {
         Self {
             sentence: sentence.to_string(),
             hint: hint.to_string(),
+            code: 1,
+        }
+    }
+
+    /// Wrong usage that only shows when arguments are seen together.
+    pub(crate) fn usage(sentence: impl Display, hint: impl Display) -> Self {
+        Self {
+            code: 2,
+            ..Self::new(sentence, hint)
         }
     }
 
@@ -23,7 +33,7 @@ impl Failure {
         // Where stderr is closed there is nobody left to tell.
         let _ = writeln!(stderr, "error: {}", self.sentence);
         let _ = writeln!(stderr, " hint: {}", self.hint);
-        ExitCode::FAILURE
+        ExitCode::from(self.code)
     }
 }
 

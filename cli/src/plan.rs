@@ -57,7 +57,9 @@ fn read(file: &PathBuf) -> Result<Vec<Value>, Failure> {
     };
     let text =
         text.map_err(|error| Failure::new(format!("{named} cannot be read: {error}"), "name a file with -f FILE"))?;
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
-        .map_err(|error| Failure::new(format!("{named} is not YAML: {error}"), "correct the line it names"))?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| {
+        let sentence = format!("{named} is not YAML: {}", error.without_snippet());
+        Failure::new(sentence, "correct the line it names")
+    })?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }

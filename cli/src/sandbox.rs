@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Where the API server listens, on loopback; a free port if absent
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback)]
     listen: Option<SocketAddr>,
     /// The nodes; those of the edge as NAME:edge
     #[arg(
@@ -35,6 +35,19 @@ pub(crate) struct Args {
     control_plane_only: bool,
 }
 
+/// An address of this machine alone: whoever reaches the API server can run commands here, and nobody is asked who they
+/// are.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "it is an IP address and a port, such as 127.0.0.1:6443".to_owned())?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("it is not a loopback address; whoever reaches the sandbox can run commands on this machine".to_owned())
+    }
+}
+
 /// Runs the sandbox until SIGINT or SIGTERM.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let Args {
@@ -44,6 +57,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         images,
         control_plane_only,
     } = args;
+    let mut names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some((name, _)) = names.iter().zip(names.iter().skip(1)).find(|(one, next)| one == next) {
+        return Err(Failure::usage(
+            format!("--nodes names {name} twice"),
+            "give each node a name of its own",
+        ));
+    }
     let stop = signals::stop()?;
     let options = Options {
         nodes,

@@ -124,7 +124,11 @@ impl Stack {
             .await
             .map_err(|error| Failure::new(error, "`skerry sandbox --help` lists what can be set"))?;
         let kubeconfig = kubeconfig.unwrap_or_else(|| state.join("kubeconfig"));
-        std::fs::write(&kubeconfig, sandbox.kubeconfig()).map_err(|error| unusable(&kubeconfig, &error))?;
+        let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
+        std::fs::write(&kubeconfig, sandbox.kubeconfig()).map_err(|error| {
+            let sentence = format!("{} cannot be written: {error}", kubeconfig.display());
+            Failure::new(sentence, "name a file in a folder that exists with --kubeconfig")
+        })?;
         for node in sandbox.nodes() {
             join_anew(node)?;
             let args = skerry_workers::materials::DataArgs {

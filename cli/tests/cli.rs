@@ -83,6 +83,7 @@ fn images_that_cannot_be_read_end_it_with_a_hint() {
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.starts_with(&format!("error: {}: ", file.display())), "{told}");
         assert!(told.contains(complaint), "{told}");
+        assert_eq!(told.lines().count(), 2, "{told}");
         assert!(
             told.ends_with(" hint: correct the file, or leave out --images\n"),
             "{told}"

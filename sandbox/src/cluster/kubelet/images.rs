@@ -49,7 +49,7 @@ pub enum ImagesError {
     },
     /// The text is not what it should be.
     #[error(
-        "{origin}: {error}\nexpected `images: {{\"name:tag\": {{command: [program, argument, ...], env: {{NAME: value}}}}}}`"
+        "{origin}: {error}; expected `images: {{\"name:tag\": {{command: [program, argument, ...], env: {{NAME: value}}}}}}`"
     )]
     Parse {
         /// The file, or what else the text came from.
@@ -89,7 +89,7 @@ impl Images {
         let origin = origin.to_owned();
         let file: File = serde_saphyr::from_str(text).map_err(|error| ImagesError::Parse {
             origin: origin.clone(),
-            error: error.to_string(),
+            error: error.without_snippet().to_string(),
         })?;
         let mut images = Self::default();
         for (name, mut image) in file.images {
