@@ -73,6 +73,11 @@ pub mod annotation {
     /// On a trainer's pod: the uid of the aggregator's pod that it works with. The connection between the two cannot be
     /// resumed, so that another aggregator needs another trainer.
     pub const AGGREGATOR_UID: &str = "skerry.io/aggregator-uid";
+    /// On a Deployment that Sedna made: the hash of the inputs that there were when it was adopted. While they are the
+    /// same, its pods stay as Sedna made them.
+    pub const ADOPTED_HASH: &str = "skerry.io/adopted-inputs-hash";
+    /// On a pod that Sedna made under a random name: its place in the job that adopted it.
+    pub const ADOPTED_PLACE: &str = "skerry.io/adopted-place";
     /// On a child: the hash of what was last applied, so that drift by hand is seen.
     pub const APPLIED_HASH: &str = "skerry.io/applied-hash";
     /// Sedna's: credentials in clear in what an old node agent is sent. Never written to the API server.

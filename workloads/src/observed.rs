@@ -129,8 +129,8 @@ impl References {
     }
 }
 
-/// A live object, trimmed to what decisions need: no `managedFields` but those that own `spec.replicas`, and of a Pod
-/// only its metadata, `spec.nodeName` and status.
+/// A live object, trimmed to what decisions need: no `managedFields` but who owns `spec.replicas` and whether we own what
+/// an object's pods are made from, and of a Pod only its metadata, where it runs, which worker it is, and its status.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
     /// What it is.
@@ -178,6 +178,15 @@ impl Live {
         entries.into_iter().flatten().any(|entry| {
             entry.get("manager").and_then(Value::as_str) != Some(manager)
                 && entry.pointer("/fieldsV1/f:spec/f:replicas").is_some()
+        })
+    }
+
+    /// Whether the field manager `manager` owns this field, or fields below it: a pointer into `fieldsV1`.
+    pub fn owned_by(&self, manager: &str, field: &str) -> bool {
+        let entries = self.object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        entries.into_iter().flatten().any(|entry| {
+            let fields = entry.get("fieldsV1").and_then(|fields| fields.pointer(field));
+            entry.get("manager").and_then(Value::as_str) == Some(manager) && fields.is_some()
         })
     }
 
@@ -242,5 +251,8 @@ mod tests {
         };
         assert!(by("kube-controller-manager").replicas_owned_by_another("us"));
         assert!(!by("us").replicas_owned_by_another("us"));
+        assert!(by("us").owned_by("us", "/f:spec/f:replicas"));
+        assert!(!by("us").owned_by("us", "/f:spec/f:template"));
+        assert!(by("us").owned_by("other", "/f:spec/f:template"));
     }
 }

@@ -14,7 +14,7 @@ use skerry_crds::names;
 use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan, Reference};
 
 use super::{
-    Engine, ResourceKey, cache,
+    Engine, ResourceKey, cache, ownership,
     pass::{Error, at},
     same, trim,
     watches::api_resource,
@@ -91,12 +91,13 @@ impl<K: Kind> Work<'_, K> {
                 if is_current(&mine.object, &body) {
                     Ok(())
                 } else {
-                    self.send_apply(child, &body, true).await
+                    self.send_apply(child, &body, Some(mine)).await
                 }
             }
             (Make::Apply(body), None) => {
                 if self.may_make(child).await? {
-                    self.send_apply(child, &with_hash(body), false).await
+                    let found = self.found(child);
+                    self.send_apply(child, &with_hash(body), found.as_ref()).await
                 } else {
                     Ok(())
                 }
@@ -188,14 +189,26 @@ impl<K: Kind> Work<'_, K> {
         Ok(stays)
     }
 
-    async fn send_apply(&mut self, child: &Child, body: &Value, exists: bool) -> Result<(), Error> {
+    /// An object of the child's name that the second look found.
+    fn found(&self, child: &Child) -> Option<Live> {
+        let cache = self.engine.shared.cache.lock();
+        let object = cache.get(child.kind, &self.namespace, &child.name)?;
+        let kind = child.kind;
+        Some(Live { kind, object })
+    }
+
+    async fn send_apply(&mut self, child: &Child, body: &Value, live: Option<&Live>) -> Result<(), Error> {
         self.still_leads()?;
         let api = self.api(child.kind);
+        if live.is_some_and(|live| ownership::must_move(live, body)) {
+            let moved = ownership::move_to_us(&api, child.kind, &child.name).await;
+            moved.map_err(at(format!("moving the ownership of fields of {}", title(child))))?;
+        }
         let how = PatchParams::apply(names::MANAGER).force();
         let mut sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
-        if exists && matches!(&sent, Err(kube::Error::Api(status)) if status.code == 422) {
+        if live.is_some() && matches!(&sent, Err(kube::Error::Api(status)) if status.code == 422) {
             // Should our part be invalid by itself, this changes nothing, and the first answer stands.
-            if overrule(&api, &child.name, body).await.is_ok() {
+            if ownership::overrule(&api, &child.name, body).await.is_ok() {
                 sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
             }
         }
@@ -316,26 +329,6 @@ impl<K: Kind> Work<'_, K> {
 
 fn title(child: &Child) -> String {
     format!("{} {}", child.kind.kind, child.name)
-}
-
-/// Removes what somebody else added to the lists of an object and what makes it invalid together with our part (a second
-/// port without a name, say). Server-side apply would keep it.
-///
-/// The fields must not stay owned by this request: what a later plan leaves out could then not be removed any more.
-async fn overrule(api: &Api<DynamicObject>, name: &str, body: &Value) -> Result<(), kube::Error> {
-    const MANAGER: &str = "skerry-overrule";
-    let how = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let object = api.patch(name, &how, &Patch::Merge(body)).await?;
-    let mut kept = object.metadata.managed_fields.unwrap_or_default();
-    kept.retain(|entry| entry.manager.as_deref() != Some(MANAGER));
-    let version = object.metadata.resource_version;
-    let metadata = json!({"metadata": {"managedFields": kept, "resourceVersion": version}});
-    api.patch(name, &PatchParams::default(), &Patch::Merge(metadata))
-        .await
-        .map(drop)
 }
 
 /// The body with the hash of itself as an annotation: it tells what was planned before and is planned no more.

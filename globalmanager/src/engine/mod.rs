@@ -14,6 +14,7 @@ mod apply;
 mod cache;
 mod driver;
 mod events;
+mod ownership;
 mod pass;
 mod queue;
 mod references;

@@ -3,13 +3,14 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::{DynamicObject, PartialObjectMeta};
 use serde_json::{Map, Value, json};
+use skerry_crds::names;
 use skerry_workloads::ObjectKind;
 
 /// The object as it is kept.
 pub(crate) fn trim(kind: ObjectKind, object: DynamicObject) -> Value {
     let metadata = serde_json::to_value(&object.metadata).unwrap_or_default();
     let mut kept = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata});
-    trim_managed_fields(&mut kept);
+    trim_managed_fields(kind, &mut kept);
     if let (Some(kept), Value::Object(data)) = (kept.as_object_mut(), object.data) {
         if kind == ObjectKind::POD {
             kept.extend(trim_pod(data));
@@ -24,27 +25,37 @@ pub(crate) fn trim(kind: ObjectKind, object: DynamicObject) -> Value {
 pub(crate) fn metadata_only(kind: ObjectKind, object: &PartialObjectMeta<Secret>) -> Value {
     let mut kept = json!({"apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": serde_json::to_value(&object.metadata).unwrap_or_default()});
-    trim_managed_fields(&mut kept);
+    trim_managed_fields(kind, &mut kept);
     kept
 }
 
-/// Of the field owners only those of `spec.replicas` matter: whether an autoscaler has taken over.
-fn trim_managed_fields(object: &mut Value) {
+/// Of the field owners only these matter: whose `spec.replicas` are, because an autoscaler may have taken over, and
+/// whether we have ever declared a spec or a template.
+fn trim_managed_fields(kind: ObjectKind, object: &mut Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };
     let Some(Value::Array(entries)) = metadata.remove("managedFields") else {
         return;
     };
-    let owners: Vec<Value> = entries
-        .iter()
-        .filter(|entry| entry.pointer("/fieldsV1/f:spec/f:replicas").is_some())
-        .filter_map(|entry| entry.get("manager"))
-        .map(|manager| json!({"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}))
-        .collect();
+    if !matches!(kind, ObjectKind::DEPLOYMENT | ObjectKind::AUTOSCALER) {
+        return;
+    }
+    let owners: Vec<Value> = entries.iter().filter_map(owner).collect();
     if !owners.is_empty() {
         metadata.insert("managedFields".into(), owners.into());
     }
+}
+
+fn owner(entry: &Value) -> Option<Value> {
+    let spec = entry.pointer("/fieldsV1/f:spec")?;
+    let fields = ["f:replicas", "f:template"]
+        .into_iter()
+        .filter(|field| spec.get(field).is_some());
+    let fields: Map<_, _> = fields.map(|field| (field.to_owned(), json!({}))).collect();
+    let manager = entry.get("manager")?;
+    let counts = manager == names::MANAGER || fields.contains_key("f:replicas");
+    counts.then(|| json!({"manager": manager, "fieldsV1": {"f:spec": fields}}))
 }
 
 /// A Pod's spec can be had from its owner; where it runs and how it fares cannot.
@@ -52,7 +63,8 @@ fn trim_pod(mut data: Map<String, Value>) -> Map<String, Value> {
     let spec = data.remove("spec").unwrap_or_default();
     let kept = ["nodeName", "restartPolicy", "hostNetwork"]
         .into_iter()
-        .filter_map(|key| Some((key.to_owned(), spec.get(key)?.clone())));
+        .filter_map(|key| Some((key.to_owned(), spec.get(key)?.clone())))
+        .chain(trim_containers(&spec));
     let mut status = data.remove("status").unwrap_or_default();
     for statuses in ["containerStatuses", "initContainerStatuses"] {
         for status in status
@@ -95,6 +107,19 @@ fn trim_pod(mut data: Map<String, Value>) -> Map<String, Value> {
     .collect()
 }
 
+/// Which worker it is: what a pod that Sedna made says nowhere but in its environment.
+fn trim_containers(spec: &Value) -> Option<(String, Value)> {
+    let names = [names::env::DATASET_NAME, names::env::WORKER_NAME];
+    let vars = spec.pointer("/containers/0/env")?.as_array()?;
+    let vars = vars.iter().filter(|var| {
+        var.get("name")
+            .and_then(Value::as_str)
+            .is_some_and(|name| names.contains(&name))
+    });
+    let vars: Vec<_> = vars.cloned().collect();
+    (!vars.is_empty()).then(|| ("containers".to_owned(), json!([{"env": vars}])))
+}
+
 /// Whether a child-like object can belong to a resource of ours: it has a controller owner of one of our groups, or a
 /// label that names such a resource.
 pub(crate) fn concerns_us(object: &Value) -> bool {
@@ -119,13 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_keeps_its_spec_and_who_owns_its_replicas() {
+    fn a_deployment_keeps_its_spec_and_whose_its_replicas_and_its_template_are() {
         let kept = trim(
             ObjectKind::DEPLOYMENT,
             dynamic(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "d", "managedFields": [
-                {"manager": "skerry-globalmanager", "fieldsV1": {"f:spec": {"f:template": {}}}},
+                {"manager": "skerry-globalmanager", "fieldsV1": {"f:spec": {"f:template": {"f:spec": {}}}}},
+                {"manager": "sedna-gm", "fieldsV1": {"f:spec": {"f:template": {"f:spec": {}}}}},
                 {"manager": "kube-controller-manager", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]},
             "spec": {"replicas": 3}, "status": {"replicas": 3}})),
         );
@@ -134,25 +160,28 @@ mod tests {
             json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "d", "managedFields": [
+                {"manager": "skerry-globalmanager", "fieldsV1": {"f:spec": {"f:template": {}}}},
                 {"manager": "kube-controller-manager", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]},
             "spec": {"replicas": 3}, "status": {"replicas": 3}})
         );
     }
 
     #[test]
-    fn a_pod_keeps_where_it_runs_and_how_it_fares() {
+    fn a_pod_keeps_where_it_runs_which_worker_it_is_and_how_it_fares() {
         let kept = trim(
             ObjectKind::POD,
             dynamic(json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
-            "spec": {"nodeName": "edge-1", "containers": [{"name": "c", "env": [{"name": "SECRET", "value": "x"}]}]},
+            "spec": {"nodeName": "edge-1", "containers": [{"name": "c", "env": [{"name": "SECRET", "value": "x"},
+                {"name": "WORKER_NAME", "value": "w"}]}]},
             "status": {"phase": "Failed", "qosClass": "BestEffort",
                 "containerStatuses": [{"name": "c", "containerID": "containerd://1", "restartCount": 2}]}})),
         );
         assert_eq!(
             kept,
             json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "edge-1"},
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "edge-1",
+                "containers": [{"env": [{"name": "WORKER_NAME", "value": "w"}]}]},
             "status": {"phase": "Failed", "containerStatuses": [{"name": "c", "restartCount": 2}]}})
         );
     }
