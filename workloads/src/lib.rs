@@ -11,8 +11,10 @@
 //! | `inputs` | what workers are made from: addresses, credentials, the hash of it all |
 //! | `render` | children as JSON: the user's template with what Sedna's worker contract adds |
 //! | `judge` | how pods and Deployments are doing, and the conditions that say so |
+//! | `adoption` | workers that Sedna made, and that go on as they are |
 //! | `offline` | the same decisions for files, without a cluster |
 
+mod adoption;
 mod dataset;
 mod federated_learning;
 mod inputs;

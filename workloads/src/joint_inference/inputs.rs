@@ -30,6 +30,14 @@ pub(crate) enum Role {
 pub(crate) const ROLES: [Role; 2] = [Role::Cloud, Role::Edge];
 
 impl Role {
+    /// The one that it works with.
+    pub(crate) fn partner(self) -> Self {
+        match self {
+            Self::Cloud => Self::Edge,
+            Self::Edge => Self::Cloud,
+        }
+    }
+
     /// Sedna's word for it.
     pub(crate) fn worker_type(self) -> &'static str {
         match self {

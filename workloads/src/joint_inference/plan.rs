@@ -11,10 +11,11 @@ use skerry_crds::{
 use super::inputs::{ROLES, Role};
 use crate::{
     Child, Children, Event, EventType, Finding, Live, Make, NodePart, Nodes, ObjectKind, Observed, Plan, Settings,
+    adoption,
     inputs::source::Source,
     judge::{conditions, pod},
     render::{
-        child::{autoscaler, deployment, once_free, service, service_host},
+        child::{autoscaler, deployment, deployment_labels, once_free, service, service_host},
         env::{EnvVar, local_controller},
         owner::{Owner, paused, terminating},
         storage::Storage,
@@ -64,6 +65,9 @@ pub(crate) fn worker_name(owner: &Owner, role: Role) -> String {
     format!("{worker_type}worker-{}", owner.hash(&worker_type))
 }
 
+/// `JOB_NAME` where Sedna's worker library is told none.
+const LIBRARY_JOB_NAME: &str = "sedna";
+
 struct Making<'a> {
     ji: &'a JointInferenceService,
     owner: Owner,
@@ -74,11 +78,13 @@ struct Making<'a> {
 impl Making<'_> {
     /// A worker's Deployment and autoscaler.
     fn worker(&self, role: Role, findings: &mut Vec<Finding>, events: &mut Vec<Event>) -> Vec<Child> {
-        let name = names::child::deployment(&self.owner.name, role.worker_type());
-        let live = self.seen.child(ObjectKind::DEPLOYMENT, &name);
+        let live = self.live(role);
         let made = match role.sources(self.ji, &self.seen.references) {
             Ok(sources) => {
-                let child = self.deployment(role, &sources, live, findings);
+                let child = match self.sednas(role) {
+                    Some(sednas) => self.adopted(role, &sources, sednas),
+                    None => self.deployment(role, &sources, live, findings),
+                };
                 let child = once_free(child, self.seen, findings);
                 events.extend(told(role, &child, live));
                 child
@@ -87,7 +93,7 @@ impl Making<'_> {
                 findings.push(missing);
                 Child {
                     kind: ObjectKind::DEPLOYMENT,
-                    name,
+                    name: names::child::deployment(&self.owner.name, role.worker_type()),
                     make: Make::Keep,
                 }
             }
@@ -107,13 +113,36 @@ impl Making<'_> {
         std::iter::once(made).chain(scaler).collect()
     }
 
+    fn live(&self, role: Role) -> Option<&Live> {
+        let name = names::child::deployment(&self.owner.name, role.worker_type());
+        self.seen.child(ObjectKind::DEPLOYMENT, &name)
+    }
+
+    /// The worker's Deployment as long as its pods stay as Sedna made them: until what the worker is made from is
+    /// something else than when it was adopted.
+    fn sednas(&self, role: Role) -> Option<&Live> {
+        let live = self.live(role).filter(|live| adoption::is_sednas(live))?;
+        let adopted = live.annotation(annotation::ADOPTED_HASH);
+        let same = match role.sources(self.ji, &self.seen.references) {
+            Ok(sources) => adopted.is_none_or(|adopted| adopted == role.hash(self.ji, &sources)),
+            Err(_) => true,
+        };
+        same.then_some(live)
+    }
+
+    fn adopted(&self, role: Role, sources: &[Source], live: &Live) -> Child {
+        let labels = deployment_labels(&self.owner, role.worker_type());
+        let hash = BTreeMap::from([(annotation::ADOPTED_HASH, role.hash(self.ji, sources))]);
+        adoption::keep(&self.owner, live, &labels, &hash)
+    }
+
     fn deployment(&self, role: Role, sources: &[Source], live: Option<&Live>, findings: &mut Vec<Finding>) -> Child {
         let mut storage = Storage::of(sources);
         findings.append(&mut storage.findings);
         let hash = role.hash(self.ji, sources);
         let worker = Worker {
             template: role.template(self.ji),
-            labels: crate::render::child::deployment_labels(&self.owner, role.worker_type()),
+            labels: deployment_labels(&self.owner, role.worker_type()),
             annotations: BTreeMap::from([(annotation::INPUTS_HASH.to_owned(), hash)]),
             env: self.env(role),
             storage,
@@ -130,7 +159,7 @@ impl Making<'_> {
             EnvVar::value(env::SERVICE_NAME, &self.owner.name),
             // Sedna leaves it out, and its worker library then reports as "sedna". Both workers need it: the library
             // makes it part of the path on which they meet.
-            EnvVar::value(env::JOB_NAME, &self.owner.name),
+            EnvVar::value(env::JOB_NAME, self.meeting_point(role)),
             EnvVar::value(env::WORKER_NAME, worker_name(&self.owner, role)),
         ];
         match role {
@@ -153,6 +182,23 @@ impl Making<'_> {
         vars
     }
 
+    /// The name under which the worker meets its partner. One that Sedna made knows no other than the library's own, and
+    /// would not be found under ours.
+    fn meeting_point(&self, role: Role) -> &str {
+        match self.sednas(role.partner()) {
+            Some(partner) => template_var(partner, env::JOB_NAME).unwrap_or(LIBRARY_JOB_NAME),
+            None => &self.owner.name,
+        }
+    }
+
+    /// The name under which the edge worker reports.
+    fn edge_worker(&self) -> String {
+        let sednas = self
+            .sednas(Role::Edge)
+            .and_then(|live| template_var(live, env::WORKER_NAME));
+        sednas.map_or_else(|| worker_name(&self.owner, Role::Edge), str::to_owned)
+    }
+
     /// The edge worker's node, or its nodes where the scheduler placed its pods.
     fn nodes(&self) -> Nodes {
         let nodes: BTreeSet<&str> = match Role::Edge.template(self.ji).node_name() {
@@ -163,10 +209,15 @@ impl Making<'_> {
                 .filter_map(pod::node)
                 .collect(),
         };
-        let body = self.owner.body(&self.ji.spec, &[worker_name(&self.owner, Role::Edge)]);
+        let body = self.owner.body(&self.ji.spec, &[self.edge_worker()]);
         let part = NodePart { body, credential: None };
         Nodes::Exactly(nodes.into_iter().map(|node| (node.to_owned(), part.clone())).collect())
     }
+}
+
+/// The value of a variable of a Deployment's pods.
+fn template_var<'a>(deployment: &'a Live, name: &str) -> Option<&'a str> {
+    adoption::var(deployment.object.pointer("/spec/template/spec"), name)
 }
 
 /// The pods of a worker, in order of name.
@@ -204,11 +255,25 @@ fn told(role: Role, child: &Child, live: Option<&Live>) -> Option<Event> {
         annotation::INPUTS_HASH.replace('/', "~1")
     );
     let hash = |object: &Value| object.pointer(&pointer).cloned();
+    let is_marks_alone = body.get("spec").is_none();
     let (reason, message) = match live {
         None => (
             "WorkerCreated",
             format!("makes Deployment {} for {}", child.name, role.title()),
         ),
+        Some(live) if is_marks_alone => {
+            if live.annotation(annotation::ADOPTED_HASH).is_some() {
+                return None;
+            }
+            (
+                "WorkerAdopted",
+                format!(
+                    "adopts Deployment {} as it is: its pods are replaced when what {} is made from changes",
+                    child.name,
+                    role.title()
+                ),
+            )
+        }
         Some(live) if hash(&live.object) != hash(body) => (
             "WorkerUpdated",
             format!(
