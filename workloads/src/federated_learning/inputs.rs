@@ -77,7 +77,7 @@ impl<'a> Place<'a> {
     }
 
     /// What tells the place from the others of the job.
-    fn key(self) -> String {
+    pub(crate) fn key(self) -> String {
         match self {
             Self::Aggregator(_) => self.role(),
             Self::Trainer(index, _) => format!("{}-{index}", self.role()),

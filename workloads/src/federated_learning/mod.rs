@@ -27,8 +27,10 @@
 //!   more. Trainers are made once the aggregator's pod is there.
 //! - A trainer is replaced alone, unless the aggregator has ended: then the job starts over, because nobody would answer.
 //! - A container that fails under `OnFailure` is started again by the kubelet; that is no business of the job's.
+//! - Pods that Sedna made are adopted: each goes on in its place, under its own name, until it has to be replaced.
 //! - A Model, Dataset or Secret that is missing leaves the pods that there are alone, and makes none that needs it.
 
+mod adoption;
 mod inputs;
 mod plan;
 mod pods;

@@ -9,6 +9,7 @@ use skerry_crds::{
 };
 
 use super::{
+    adoption,
     inputs::trainers,
     pods,
     progress::{Decision, Progress, Step, progress},
@@ -42,6 +43,14 @@ pub(crate) fn plan(job: &FederatedLearningJob, seen: &Observed, settings: &Setti
     if paused(job) {
         return Plan {
             findings: vec![conditions::paused()],
+            ..Plan::default()
+        };
+    }
+    if let Some((children, told)) = adoption::adopt(job, &owner, seen) {
+        // What is written onto them is what everything else is decided by.
+        return Plan {
+            children: Children::Exactly(children),
+            events: vec![told],
             ..Plan::default()
         };
     }
@@ -99,7 +108,7 @@ fn children(
     let pod = |decision: &Decision<'_>| {
         let keep = Child {
             kind: ObjectKind::POD,
-            name: decision.place.pod_name(owner),
+            name: decision.pod_name(owner),
             make: Make::Keep,
         };
         match (&decision.step, &decision.sources) {
@@ -126,10 +135,14 @@ fn nodes(job: &FederatedLearningJob, owner: &Owner, seen: &Observed) -> Nodes {
     let mut workers: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for place in trainers(job) {
         let placed = place.template().node_name();
-        let live = || seen.child(ObjectKind::POD, &place.pod_name(owner)).and_then(pod::node);
+        let found = adoption::pod_of(place, owner, &seen.children);
+        let live = || found.and_then(pod::node);
         let last = || record::find(records, place).and_then(|record| record.node.as_deref());
         if let Some(node) = placed.or_else(live).or_else(last) {
-            workers.entry(node).or_default().push(place.worker_name(owner));
+            workers
+                .entry(node)
+                .or_default()
+                .push(adoption::worker_name(place, owner, found));
         }
     }
     let part = |workers: Vec<String>| NodePart {

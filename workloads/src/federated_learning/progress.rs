@@ -11,10 +11,11 @@ use skerry_crds::{
 };
 
 use super::{
+    adoption::pod_of,
     inputs::{Place, trainers},
     record::{ended, find},
 };
-use crate::{Finding, Live, ObjectKind, Observed, inputs::source::Source, judge::pod::lost, render::owner::Owner};
+use crate::{Finding, Live, Observed, inputs::source::Source, judge::pod::lost, render::owner::Owner};
 
 /// A pod that was lost is replaced no sooner than this after it was made: a node may keep rejecting it.
 const PACE: Duration = Duration::from_secs(10);
@@ -69,6 +70,14 @@ pub(crate) struct Decision<'a> {
     pub(crate) sources: Result<Vec<Source>, Finding>,
     /// What is to become of the pod.
     pub(crate) step: Step,
+}
+
+impl Decision<'_> {
+    /// The name of the place's pod, of the one that there is or of the one to be made.
+    pub(crate) fn pod_name(&self, owner: &Owner) -> String {
+        self.pod
+            .map_or_else(|| self.place.pod_name(owner), |pod| pod.name().to_owned())
+    }
 }
 
 /// All decisions about a job that has not ended.
@@ -156,7 +165,7 @@ impl<'a> Look<'a> {
         let aggregator = find(recorded, Place::aggregator(job));
         Self {
             place,
-            pod: seen.child(ObjectKind::POD, &place.pod_name(owner)),
+            pod: pod_of(place, owner, &seen.children),
             sources,
             hash,
             record: find(recorded, place),

@@ -7,9 +7,12 @@ use skerry_crds::{
     sedna::v1alpha1::{FederatedLearningJob, JobWorker, Outcome},
 };
 
-use super::inputs::{Place, trainers};
+use super::{
+    adoption,
+    inputs::{Place, trainers},
+};
 use crate::{
-    Live, ObjectKind,
+    Live,
     judge::pod::{Exit, Phase, bad_exit, ended_at, lost, node, phase},
     render::owner::Owner,
 };
@@ -42,11 +45,7 @@ pub(crate) fn records(job: &FederatedLearningJob, owner: &Owner, pods: &[Live], 
         .as_ref()
         .map(|status| status.workers.as_slice())
         .unwrap_or_default();
-    let pod_of = |place: Place<'_>| {
-        let name = place.pod_name(owner);
-        pods.iter()
-            .find(|live| live.kind == ObjectKind::POD && live.name() == name)
-    };
+    let pod_of = |place: Place<'_>| adoption::pod_of(place, owner, pods);
     let aggregator = Place::aggregator(job);
     let earlier = find(before, aggregator);
     let first = record(owner, aggregator, pod_of(aggregator), earlier, now);
@@ -70,7 +69,7 @@ fn record(
     now: Timestamp,
 ) -> JobWorker {
     let blank = JobWorker {
-        name: place.worker_name(owner),
+        name: adoption::worker_name(place, owner, pod),
         role: Some(place.role()),
         index: place.index(),
         ..JobWorker::default()

@@ -8,13 +8,14 @@ use skerry_crds::{
 };
 
 use super::{
+    adoption::pod_of,
     inputs::{Place, trainers},
     plan::end,
     record::{find, records},
     rounds,
 };
 use crate::{
-    Applied, Finding, Impact, Live, ObjectKind, Plan,
+    Applied, Finding, Impact, Live, Plan,
     judge::{
         conditions::{Verdict, Words, condition, failures, standard},
         pod::{Phase, phase, trouble},
@@ -77,7 +78,7 @@ pub(crate) fn status(
     };
     // Pods that somebody else gave to the job are in no place of it.
     let pods: Vec<_> = places(job)
-        .filter_map(|place| applied.child(ObjectKind::POD, &place.pod_name(&owner)))
+        .filter_map(|place| pod_of(place, &owner, &applied.children))
         .collect();
     let verdict = verdict(job, &owner, plan, applied, &workers, ended.as_ref());
     let mut conditions = standard(&owner, &before.conditions, &verdict, now);
@@ -85,6 +86,8 @@ pub(crate) fn status(
     conditions.extend(was_over.or_else(|| ended.as_ref().map(|ended| last(&owner, ended, now))));
 
     let outcomes = |outcome| count(workers.iter().filter(|worker| worker.outcome == Some(outcome)).count());
+    // A job that ended under Sedna has no records, and what Sedna counted stands.
+    let counted = |outcome, sednas| if workers.is_empty() { sednas } else { outcomes(outcome) };
     let active = pods
         .iter()
         .filter(|pod| !pod.terminating() && matches!(phase(pod), Phase::Pending | Phase::Running));
@@ -96,8 +99,8 @@ pub(crate) fn status(
             .completion_time
             .or_else(|| (ended == Some(End::Complete)).then_some(Time(now))),
         active: count(active.count()),
-        succeeded: outcomes(Outcome::Succeeded),
-        failed: outcomes(Outcome::Failed),
+        succeeded: counted(Outcome::Succeeded, before.succeeded),
+        failed: counted(Outcome::Failed, before.failed),
         phase: Some(overall(ended.as_ref(), &workers, &pods).to_owned()),
         workers,
         rounds: Vec::new(),
@@ -166,7 +169,7 @@ fn verdict(
         }
         None => {}
     }
-    let pod = |place: Place<'_>| applied.child(ObjectKind::POD, &place.pod_name(owner));
+    let pod = |place: Place<'_>| pod_of(place, owner, &applied.children);
     let troubles = places(job).filter_map(|place| trouble(pod(place)?));
     let findings: Vec<Finding> = plan
         .findings

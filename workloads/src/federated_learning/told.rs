@@ -33,7 +33,7 @@ pub(crate) fn findings(owner: &Owner, progress: &Progress<'_>) -> Vec<Finding> {
 
 /// What a pod's step means to whoever waits for it.
 fn step(owner: &Owner, decision: &Decision<'_>) -> Option<Finding> {
-    let name = decision.place.pod_name(owner);
+    let name = decision.pod_name(owner);
     let (reason, message) = match &decision.step {
         Step::Keep | Step::Record | Step::Make | Step::Missing => return None,
         Step::Stop(why) => ("Replacing", format!("Pod {name} is replaced: {}", told(why))),
@@ -98,7 +98,7 @@ pub(crate) fn events(
     let mut events: Vec<Event> = Vec::new();
     let names = |these: fn(&Step) -> bool| {
         let these = progress.decisions.iter().filter(|decision| these(&decision.step));
-        these.map(|decision| decision.place.pod_name(owner)).collect::<Vec<_>>()
+        these.map(|decision| decision.pod_name(owner)).collect::<Vec<_>>()
     };
     let mut tell = |type_, reason, message| events.push(Event { type_, reason, message });
     let made = names(|step| *step == Step::Make);
@@ -111,7 +111,7 @@ pub(crate) fn events(
     }
     for decision in &progress.decisions {
         let Step::Stop(why) = &decision.step else { continue };
-        let name = decision.place.pod_name(owner);
+        let name = decision.pod_name(owner);
         match (why, decision.place) {
             (Why::Aggregator, _) => {}
             (Why::Lost(how), _) => tell(
@@ -154,7 +154,7 @@ fn end_event(job: &FederatedLearningJob, owner: &Owner, seen: &Observed) -> Opti
     Some(Event { type_, reason, message })
 }
 
-fn listed(names: &[String]) -> String {
+pub(crate) fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     match names.len().checked_sub(SHOWN) {
