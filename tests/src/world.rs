@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, DeleteParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, Patch, PatchParams},
     core::DynamicObject,
 };
 use serde::de::DeserializeOwned;
@@ -68,12 +68,18 @@ impl World {
 
     /// A cluster with our CRDs, and nobody who looks after them.
     pub async fn without_manager() -> Self {
+        let world = Self::without_crds().await;
+        install_crds(&world.api.client()).await;
+        world
+    }
+
+    /// A cluster that has not heard of us.
+    pub async fn without_crds() -> Self {
         let api = ApiServer::with_options(&Options {
             // A whole second: two runs of a scenario then round alike.
             start: "2026-01-01T00:00:00Z".parse().expect("it is a time"),
             ..Options::default()
         });
-        install_crds(&api.client()).await;
         let controllers = Controllers::spawn(api.client_as("controllers"), api.clock());
         let nodes = [
             NodeSpec::cloud("cloud-1"),
@@ -264,14 +270,20 @@ fn title(entry: &LogEntry) -> String {
     format!("{} {}{subresource} {}", request.verb, request.resource, request.name)
 }
 
-/// Makes the kinds known that the manager looks after. Reading a definition takes longer than most scenarios do, and
-/// nobody here asks for the others.
+/// Makes the kinds known that the manager looks after, or known anew. Reading a definition takes longer than most
+/// scenarios do, and nobody here asks for the others.
 pub async fn install_crds(client: &Client) {
     const KINDS: [&str; 4] = ["Dataset", "FederatedLearningJob", "JointInferenceService", "Model"];
+    install(client, &KINDS).await;
+}
+
+/// Installs our CRDs of these kinds as `kubectl apply --server-side --force-conflicts` does: over what there may be.
+pub async fn install(client: &Client, kinds: &[&str]) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let known = |crd: &&CustomResourceDefinition| KINDS.contains(&crd.spec.names.kind.as_str());
-    for crd in skerry_crds::all().iter().filter(known) {
-        crds.create(&PostParams::default(), crd)
+    let wanted = |crd: &&CustomResourceDefinition| kinds.contains(&crd.spec.names.kind.as_str());
+    for crd in skerry_crds::all().iter().filter(wanted) {
+        let name = crd.metadata.name.as_deref().expect("a CRD has a name");
+        crds.patch(name, &PatchParams::apply(USER).force(), &Patch::Apply(crd))
             .await
             .expect("the CRD is accepted");
     }
