@@ -11,10 +11,10 @@ use std::{
 };
 
 use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, CustomResource, CustomResourceExt, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
-    core::DynamicObject,
 };
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -24,7 +24,10 @@ use skerry_globalmanager::{
     engine::{Credential, Engine, Kinds, NodeParts, Parts, ResourceKey},
     metrics::Metrics,
 };
-use skerry_sandbox::ApiServer;
+use skerry_sandbox::{
+    ApiServer,
+    api::{Fault, FaultHandle, Match, Verb},
+};
 use skerry_workloads::{
     Applied, Child, Children, Kind, Make, NodePart, Nodes, ObjectKind, Observed, Payload, Plan, Reference, References,
     Refusal, Report, Settings, StatusChange,
@@ -158,7 +161,15 @@ impl Kind for Gadget {
 
 /// What the hub would hold.
 #[derive(Default)]
-struct Held(Mutex<BTreeMap<ResourceKey, BTreeMap<String, Value>>>);
+struct Held(Mutex<BTreeMap<ResourceKey, BTreeMap<String, Value>>>, Mutex<Vec<Told>>);
+
+/// What the hub is told of the kind as a whole, and of what is not there.
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Gone(String),
+    Listed(Vec<String>),
+    Unknown,
+}
 
 impl NodeParts for Held {
     fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: BTreeMap<String, (NodePart, Option<Credential>)>) {
@@ -168,9 +179,17 @@ impl NodeParts for Held {
 
     fn owner_gone(&self, owner: &ResourceKey) {
         self.0.lock().remove(owner);
+        self.1.lock().push(Told::Gone(owner.name.clone()));
     }
 
-    fn kind_listed(&self, _: ObjectKind, _: Vec<(String, String)>) {}
+    fn kind_listed(&self, _: ObjectKind, owners: Vec<(String, String)>) {
+        let names = owners.into_iter().map(|(_, name)| name).collect();
+        self.1.lock().push(Told::Listed(names));
+    }
+
+    fn kind_unknown(&self, _: ObjectKind) {
+        self.1.lock().push(Told::Unknown);
+    }
 }
 
 struct World {
@@ -183,19 +202,20 @@ struct World {
 
 impl World {
     async fn start() -> Self {
+        let world = Self::stopped().await;
+        world.run();
+        world
+    }
+
+    /// With a manager that has not begun to work.
+    async fn stopped() -> Self {
         let api = ApiServer::new();
-        let crds: Api<DynamicObject> = Api::all_with(
-            api.client(),
-            &kube::api::ApiResource::erase::<
-                k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-            >(&()),
-        );
+        let crds: Api<CustomResourceDefinition> = Api::all(api.client());
         let named = skerry_crds::all()
             .iter()
             .filter(|crd| ["Model", "Dataset"].contains(&crd.spec.names.kind.as_str()));
         for crd in named.chain([&Gadget::crd()]) {
-            let crd: DynamicObject = serde_json::from_value(serde_json::to_value(crd).unwrap()).unwrap();
-            crds.create(&PostParams::default(), &crd).await.unwrap();
+            crds.create(&PostParams::default(), crd).await.unwrap();
         }
         let (leads, leader) = watch::channel(true);
         let held = Arc::new(Held::default());
@@ -211,16 +231,18 @@ impl World {
             clock: Arc::new(move || clock.now()),
         };
         let engine = Engine::new(parts, Kinds::default().with::<Gadget>());
-        let stop = CancellationToken::new();
-        let (running, stopped) = (engine.clone(), stop.clone());
-        tokio::spawn(async move { running.run(stopped).await });
         Self {
             api,
             held,
             engine,
             leads,
-            stop,
+            stop: CancellationToken::new(),
         }
+    }
+
+    fn run(&self) {
+        let (engine, stop) = (self.engine.clone(), self.stop.clone());
+        tokio::spawn(async move { engine.run(stop).await });
     }
 
     fn gadgets(&self) -> Api<Gadget> {
@@ -269,6 +291,11 @@ impl World {
                 .to_lowercase()
             })
             .collect()
+    }
+
+    /// What the hub was told since this was last asked.
+    fn told(&self) -> Vec<Told> {
+        std::mem::take(&mut *self.held.1.lock())
     }
 
     async fn status(&self, name: &str) -> GadgetStatus {
@@ -480,6 +507,79 @@ async fn nodes_hold_a_resource_until_it_is_gone() {
     world.gadgets().delete("a", &DeleteParams::default()).await.unwrap();
     world.settle().await;
     assert!(!world.held.0.lock().contains_key(&key));
+}
+
+/// The manager's lists of `resource`, which fail.
+fn lists_fail(world: &World, resource: &str) -> FaultHandle {
+    let lists = Match::any().user(MANAGER).verb(Verb::List).resource(resource);
+    world.api.faults().inject(lists, Fault::InternalError)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_goes_while_another_kind_is_not_listed_is_told_to_be_gone() {
+    let world = World::stopped().await;
+    let fault = lists_fail(&world, "secrets");
+    world.run();
+    world.create("a", gadget(80)).await;
+    world.told();
+    world.gadgets().delete("a", &DeleteParams::default()).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.told(), [Told::Gone("a".into())]);
+    fault.remove();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_whose_list_fails_is_unknown_and_not_empty() {
+    let world = World::stopped().await;
+    let fault = lists_fail(&world, "gadgets");
+    world.run();
+    world.create("a", gadget(80)).await;
+    let told = world.told();
+    assert!(
+        told.iter().all(|told| *told == Told::Unknown) && !told.is_empty(),
+        "{told:?}"
+    );
+    fault.remove();
+    world.settle().await;
+    assert_eq!(world.told(), [Told::Listed(vec!["a".into()])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_there_is_unknown_and_not_empty() {
+    let world = World::stopped().await;
+    let crds: Api<CustomResourceDefinition> = Api::all(world.api.client());
+    crds.delete("gadgets.sedna.io", &DeleteParams::default()).await.unwrap();
+    world.run();
+    world.settle().await;
+    let told = world.told();
+    assert!(
+        told.iter().all(|told| *told == Told::Unknown) && !told.is_empty(),
+        "{told:?}"
+    );
+    crds.create(&PostParams::default(), &Gadget::crd()).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.told(), [Told::Listed(vec![])]);
+}
+
+/// What a standby knows may be old: its watch may have failed for as long as it stood by.
+#[tokio::test(start_paused = true)]
+async fn a_term_begins_with_a_list_of_its_own() {
+    let world = World::stopped().await;
+    world.leads.send_replace(false);
+    world.create("a", gadget(80)).await;
+    let watches = Match::any().user(MANAGER).verb(Verb::Watch).resource("gadgets");
+    world.api.faults().inject(watches, Fault::InternalError);
+    world.run();
+    world.settle().await;
+    world.create("b", gadget(81)).await;
+    let lists = lists_fail(&world, "gadgets");
+    world.told();
+    world.leads.send_replace(true);
+    world.settle().await;
+    assert!(world.told().iter().all(|told| *told == Told::Unknown));
+    lists.remove();
+    world.settle().await;
+    assert_eq!(world.told(), [Told::Listed(vec!["a".into(), "b".into()])]);
 }
 
 #[tokio::test(start_paused = true)]

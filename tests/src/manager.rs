@@ -78,6 +78,8 @@ impl NodeParts for Held {
         let named = |key: &ResourceKey| owners.contains(&(key.namespace.clone(), key.name.clone()));
         self.0.lock().unwrap().retain(|key, _| key.kind != kind || named(key));
     }
+
+    fn kind_unknown(&self, _: ObjectKind) {}
 }
 
 /// One run of a manager's process.

@@ -73,10 +73,12 @@ pub trait NodeParts: Send + Sync + 'static {
         generation: i64,
         parts: BTreeMap<String, (NodePart, Option<Credential>)>,
     );
-    /// The resource is gone.
+    /// The resource is not there: gone, unless no list of its kind has been seen in this term.
     fn owner_gone(&self, owner: &ResourceKey);
     /// A consistent list of `kind` named exactly these resources; owners that it does not name are gone.
     fn kind_listed(&self, kind: ObjectKind, owners: Vec<(String, String)>);
+    /// A list of `kind` failed, because there is no such kind perhaps: no owner counts as gone until one succeeds.
+    fn kind_unknown(&self, kind: ObjectKind);
 }
 
 /// The content of a Secret that a node needs; prints as `[redacted]`.
@@ -184,7 +186,7 @@ impl Engine {
                 () = self.shared.asked.notified() => {}
                 () = wait_until(due), if !full => {}
                 Some(_) = passes.join_next() => {}
-                Ok(()) = leader.changed() => self.leadership_changed(),
+                Ok(()) = leader.changed() => self.ask_for_all(),
             }
         }
         while passes.join_next().await.is_some() {}
@@ -204,22 +206,6 @@ impl Engine {
     pub fn ask(&self, key: ResourceKey) {
         self.shared.queue.lock().ask(key, Instant::now());
         self.shared.asked.notify_one();
-    }
-
-    /// A new term begins with an empty hub: it has to learn which owners there are before it may take anything away.
-    fn leadership_changed(&self) {
-        if self.is_leader() {
-            for kind in self
-                .shared
-                .drivers
-                .keys()
-                .filter(|kind| self.shared.cache.lock().listed(**kind))
-            {
-                let owners = self.shared.cache.lock().names(*kind);
-                self.shared.parts.nodes.kind_listed(*kind, owners);
-            }
-        }
-        self.ask_for_all();
     }
 
     fn ask_for_all(&self) {

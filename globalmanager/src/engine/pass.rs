@@ -59,14 +59,15 @@ pub(crate) fn at(step: impl Into<String>) -> impl FnOnce(kube::Error) -> Error {
 
 /// One pass over the resource `key` of kind `K`.
 pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<Ended, Error> {
+    let Some(raw) = engine.shared.cache.lock().get(K::KIND, &key.namespace, &key.name) else {
+        // No matter what else is unknown yet: nothing else will come back to a resource that is gone.
+        forget(engine, key);
+        return Ok(Ended::Well);
+    };
     if !ready::<K>(engine) {
         // Every end of a list asks for all resources again.
         return Ok(Ended::Well);
     }
-    let Some(raw) = engine.shared.cache.lock().get(K::KIND, &key.namespace, &key.name) else {
-        forget(engine, key);
-        return Ok(Ended::Well);
-    };
     let resource: K = match serde_json::from_value(raw.clone()) {
         Ok(resource) => resource,
         Err(error) => return Ok(unparsable(engine, key, &raw, &error).await),

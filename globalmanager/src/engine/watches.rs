@@ -42,7 +42,31 @@ pub(crate) fn spawn_all(engine: &Engine, stop: &CancellationToken) -> JoinSet<()
     watches
 }
 
+/// Watches `kind`; one that we drive is listed anew when a term begins. What a standby knows may be older than what the
+/// manager before it placed on nodes, and what a list of this term names is all that may be held against that.
 async fn watch(engine: &Engine, kind: ObjectKind) {
+    if !engine.shared.drivers.contains_key(&kind) {
+        return list_and_watch(engine, kind).await;
+    }
+    let mut leader = engine.shared.parts.leader.clone();
+    loop {
+        tokio::select! {
+            () = list_and_watch(engine, kind) => return,
+            () = term_begins(&mut leader) => {}
+        }
+    }
+}
+
+async fn term_begins(leader: &mut tokio::sync::watch::Receiver<bool>) {
+    while leader.changed().await.is_ok() {
+        if *leader.borrow_and_update() {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+async fn list_and_watch(engine: &Engine, kind: ObjectKind) {
     if kind == ObjectKind::SECRET {
         return watch_secrets(engine).await;
     }
@@ -91,6 +115,9 @@ async fn follow<O>(
                 engine.ask_for_concerned(kind, &object);
             }
             Err(error) => {
+                if matches!(error, watcher::Error::InitialListFailed(_)) && engine.shared.drivers.contains_key(&kind) {
+                    engine.shared.parts.nodes.kind_unknown(kind);
+                }
                 engine.shared.parts.metrics.watch_failed(kind.kind);
                 tracing::warn!(kind = kind.kind, %error, "the watch failed; what is known stays, and it is tried again");
             }

@@ -53,6 +53,10 @@ impl NodeParts for Hub {
             .collect();
         self.kind_listed(&kind, owners);
     }
+
+    fn kind_unknown(&self, kind: ObjectKind) {
+        self.kind_unknown(&kind.kind.to_lowercase());
+    }
 }
 
 fn object_key(ResourceKey { kind, namespace, name }: &ResourceKey) -> ObjectKey {

@@ -124,16 +124,17 @@ impl Hub {
         }
     }
 
-    /// Begins to serve nodes under this epoch; reports go to `reports`. What nodes hold is found out anew.
+    /// Begins to serve nodes under this epoch; reports go to `reports`. What nodes should hold has to be said anew, since
+    /// another manager may have said otherwise meanwhile, and what they hold is found out anew.
     pub fn lead(&self, server: Server, reports: Arc<dyn Reports>) {
-        self.shared.state.lock().placements.forget_nodes();
+        self.shared.state.lock().placements = Placements::default();
         self.shared.term.send_replace(Some(Term {
             server: Arc::new(server),
             reports,
         }));
     }
 
-    /// Ends all sessions and serves no node until [`Hub::lead`]: the epoch is over. Placements are kept.
+    /// Ends all sessions and serves no node until [`Hub::lead`]: the epoch is over.
     pub fn stand_down(&self) {
         self.shared.term.send_replace(None);
     }
@@ -191,7 +192,8 @@ impl Hub {
         self.change(|placements, now| placements.set(now, owner, parts));
     }
 
-    /// `owner` is gone for certain.
+    /// `owner` is not there. That counts once a list of its kind has been seen in this term; until then it may be that it
+    /// is not known yet, and the list will tell.
     pub fn owner_gone(&self, owner: &ObjectKey) {
         self.change(|placements, now| placements.gone(now, owner));
     }

@@ -71,15 +71,6 @@ impl Placements {
         }
     }
 
-    /// Forgets what is known of every node: another epoch begins.
-    pub(super) fn forget_nodes(&mut self) {
-        self.strays.clear();
-        for node in self.nodes.values_mut() {
-            node.objects.forget();
-        }
-        self.nodes.retain(|_, node| !node.objects.is_empty());
-    }
-
     /// A node holds these in excess, and they may not be deleted yet.
     pub(super) fn strayed(&mut self, node: &NodeName, keys: &[ItemKey]) {
         for key in keys {
@@ -102,8 +93,11 @@ impl Placements {
         self.replace(now, owner, parts)
     }
 
-    /// `owner` is gone for certain; the nodes for which that changes something.
+    /// `owner` is not there; the nodes for which that changes something. Nothing changes where its kind is unknown.
     pub(super) fn gone(&mut self, now: Duration, owner: &ObjectKey) -> Vec<NodeName> {
+        if !self.listed.contains(&owner.kind) {
+            return Vec::new();
+        }
         let before = self.owners.remove(owner);
         let parts = self
             .leaves(owner, before)

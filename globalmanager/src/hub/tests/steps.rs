@@ -198,6 +198,7 @@ async fn objects_follow_their_owners_over_nodes() {
     world.hub.set(&key("d"), on(&["b"], "d", 3));
     a.holds(&[]).await;
     b.holds(&[("d", 3)]).await;
+    world.list(&["d"]);
     world.hub.owner_gone(&key("d"));
     b.holds(&[]).await;
     world.settled().await;
@@ -215,8 +216,11 @@ async fn what_a_node_holds_in_excess_goes_when_its_owner_is_known_to_be_gone_and
     world.hub.set(&key("planned"), on(&["a"], "planned", 1));
     world.hub.set(&key("moved"), on(&["b"], "moved", 1));
     world.hub.owner_gone(&key("deleted"));
-    a.holds(&[("planned", 1), ("unplanned", 1), ("gone", 1)]).await;
-    world.list(&["planned", "moved", "unplanned"]);
+    a.holds(&[("planned", 1), ("unplanned", 1), ("gone", 1), ("deleted", 1)])
+        .await;
+    world.list(&["planned", "moved", "unplanned", "deleted"]);
+    a.holds(&[("planned", 1), ("unplanned", 1), ("deleted", 1)]).await;
+    world.hub.owner_gone(&key("deleted"));
     a.holds(&[("planned", 1), ("unplanned", 1)]).await;
     assert_eq!(strays(), 1, "its owner exists, and where it belongs is not known");
     assert_eq!(a.disk.lock().puts, 0, "nothing was sent that was there");
@@ -255,18 +259,13 @@ async fn another_term_finds_out_what_nodes_hold_and_sends_none_of_it_again() {
 
     world.hub.stand_down();
     eventually("it is sent away", || world.hub.snapshot().sessions == 0).await;
-    world.hub.set(&key("d7"), on(&["a"], "d7", 2));
-    world.hub.owner_gone(&key("d8"));
-    world.list(
-        &(0..100)
-            .filter(|i| *i != 8)
-            .map(|i| format!("d{i}"))
-            .collect::<Vec<_>>()
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>(),
-    );
     world.hub.lead(server(1), world.reports.clone());
+    let left: Vec<_> = (0..100).filter(|i| *i != 8).map(|i| format!("d{i}")).collect();
+    for name in &left {
+        let edit = if name == "d7" { 2 } else { 1 };
+        world.hub.set(&key(name), on(&["a"], name, edit));
+    }
+    world.list(&left.iter().map(String::as_str).collect::<Vec<_>>());
     eventually("it is back", || {
         a.disk
             .lock()
@@ -278,6 +277,30 @@ async fn another_term_finds_out_what_nodes_hold_and_sends_none_of_it_again() {
     world.settled().await;
     let disk = a.disk.lock();
     assert_eq!((disk.puts, disk.items.len()), (101, 99));
+}
+
+#[tokio::test]
+async fn a_term_knows_nothing_of_the_one_before() {
+    let world = World::new().await;
+    world.list(&["kept"]);
+    world.hub.set(&key("kept"), on(&["a"], "kept", 1));
+    world.hub.stand_down();
+    // Another manager has had its turn: it edited one object, and placed another.
+    let disk = holding(&["another"]);
+    let edited = Item::Object(part("kept", 2).object);
+    disk.lock().items.insert(key("kept").into(), edited);
+    world.hub.lead(server(1), world.reports.clone());
+    let a = world.edge("a", &disk);
+    a.live().await;
+    eventually("the digest is done", || {
+        world.hub.nodes().first().is_some_and(|node| node.strays == 2)
+    })
+    .await;
+    world.hub.owner_gone(&key("another"));
+    a.holds(&[("another", 1), ("kept", 2)]).await;
+    world.list(&["kept"]);
+    a.holds(&[("kept", 2)]).await;
+    assert_eq!(a.disk.lock().puts, 0, "what the term before said is not said again");
 }
 
 #[tokio::test]
@@ -399,6 +422,7 @@ async fn nothing_is_kept_of_nodes_that_come_and_go() {
     eventually("all are forgotten", none).await;
     world.hub.set(&key("d"), on(&["a"], "d", 1));
     assert_eq!(world.hub.nodes().len(), 1, "it should hold something");
+    world.list(&["d"]);
     world.hub.owner_gone(&key("d"));
     assert!(world.hub.nodes().is_empty());
 }
