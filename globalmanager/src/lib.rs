@@ -26,8 +26,8 @@ pub async fn main(flags: config::Flags) -> anyhow::Result<()> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("draining");
         stopping.cancel();
+        tracing::info!("draining");
     });
     run::run(config, stop).await
 }

@@ -12,6 +12,8 @@ pub fn init(format: LogFormat) {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())
+        // It would complain to the very place that cannot be written to, and end the task that only wanted to log.
+        .log_internal_errors(false)
         .with_writer(io::stderr);
     match format {
         LogFormat::Text => lines.init(),
