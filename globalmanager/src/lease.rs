@@ -83,14 +83,28 @@ fn evaluate(lease: &LeaseSpec, identity: &str, unchanged: Duration) -> Verdict {
     }
 }
 
-/// Holds the Lease whenever it can be had, until `stop`, and then gives it up. `None` while another holds it.
-pub async fn hold(client: Client, claim: Claim, epoch: watch::Sender<Option<Epoch>>, stop: CancellationToken) {
+/// Holds the Lease whenever it can be had, until `stop`, and then gives it up. `None` while another holds it. `trouble`
+/// says why it cannot be known who does.
+pub async fn hold(
+    client: Client,
+    claim: Claim,
+    epoch: watch::Sender<Option<Epoch>>,
+    trouble: watch::Sender<Option<String>>,
+    stop: CancellationToken,
+) {
     let api: Api<Lease> = Api::namespaced(client, &claim.namespace);
     let mut identity = claim.new_identity();
     let mut seen: Option<(String, Instant)> = None;
     let mut renewed: Option<Instant> = None;
     loop {
-        match timeout(RENEW_DEADLINE / 2, attempt(&api, &claim, &identity, &mut seen)).await {
+        let attempted = timeout(RENEW_DEADLINE / 2, attempt(&api, &claim, &identity, &mut seen)).await;
+        trouble.send_replace(match &attempted {
+            Ok(Ok(_)) => None,
+            Ok(Err(kube::Error::Api(status))) => Some(status.message.clone()),
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("the API server does not answer".to_owned()),
+        });
+        match attempted {
             Ok(Ok(Some(held))) => {
                 renewed = Some(Instant::now());
                 epoch.send_if_modified(|current| {

@@ -15,7 +15,8 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admin, client,
+    admin::{self, Readiness},
+    client,
     config::Config,
     engine::{Engine, Kinds, Parts},
     hub::Hub,
@@ -67,12 +68,21 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         claimant: instance,
     };
     let lease_stop = CancellationToken::new();
-    let holder = tokio::spawn(lease::hold(client.clone(), claim, epochs, lease_stop.clone()));
+    let (troubles, trouble) = watch::channel(None);
+    let lease = format!("Lease {}/{}", claim.namespace, claim.name);
+    let holder = tokio::spawn(lease::hold(client.clone(), claim, epochs, troubles, lease_stop.clone()));
 
     let mut tasks = JoinSet::new();
     tasks.spawn(serve(
         admin_listener,
-        admin::router(engine.clone(), metrics.clone()),
+        admin::router(
+            Readiness {
+                engine: engine.clone(),
+                lease,
+                trouble,
+            },
+            metrics.clone(),
+        ),
         stop.clone(),
     ));
     let (nodes, nodes_stop) = (hub.clone(), stop.clone());

@@ -122,10 +122,10 @@ impl Manager {
             name: LEASE.to_owned(),
             claimant: user.to_owned(),
         };
-        let client = api.client_as(user);
+        let (client, troubles) = (api.client_as(user), watch::Sender::new(None));
         manager
             .tasks
-            .spawn(async move { lease::hold(client, claim, epochs, CancellationToken::new()).await });
+            .spawn(async move { lease::hold(client, claim, epochs, troubles, CancellationToken::new()).await });
         manager.tasks.spawn(async move {
             while epoch.changed().await.is_ok() {
                 leads.send_replace(epoch.borrow_and_update().is_some());
