@@ -96,7 +96,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         leads,
         metrics,
     };
-    tasks.spawn(terms(client, term, epoch, stop.clone()));
+    tasks.spawn(terms(client, config.namespace, term, epoch, stop.clone()));
     tasks.spawn(async move {
         engine.run(stop).await;
         anyhow::Ok(())
@@ -150,11 +150,15 @@ impl Term {
 /// Begins and ends terms as the lease comes and goes.
 async fn terms(
     client: Client,
+    namespace: Option<String>,
     term: Term,
     mut epoch: watch::Receiver<Option<Epoch>>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let Some(cluster) = stop.run_until_cancelled(cluster_uid(&client)).await else {
+    let Some(cluster) = stop
+        .run_until_cancelled(cluster_uid(&client, namespace.as_deref()))
+        .await
+    else {
         return Ok(());
     };
     loop {
@@ -173,15 +177,16 @@ async fn terms(
     Ok(())
 }
 
-/// The uid of the cluster, by which nodes know whose word they heed: that of its `kube-system` namespace, which lives as
-/// long as the cluster does.
-async fn cluster_uid(client: &Client) -> String {
+/// The uid by which nodes know whose word they heed: that of the cluster's `kube-system` namespace, which lives as long as
+/// the cluster does. A manager of one namespace may read no other, and speaks for that one alone.
+async fn cluster_uid(client: &Client, namespace: Option<&str>) -> String {
     let api: Api<Namespace> = Api::all(client.clone());
+    let name = namespace.unwrap_or("kube-system");
     loop {
-        match api.get("kube-system").await {
+        match api.get(name).await {
             Ok(Namespace { metadata, .. }) if metadata.uid.is_some() => return metadata.uid.unwrap_or_default(),
-            Ok(_) => tracing::warn!("the namespace kube-system has no uid"),
-            Err(error) => tracing::warn!(%error, "the cluster's uid cannot be read yet"),
+            Ok(_) => tracing::warn!("the namespace {name} has no uid"),
+            Err(error) => tracing::warn!(%error, "the uid of the namespace {name} cannot be read yet"),
         }
         sleep(CLUSTER_RETRY).await;
     }
@@ -205,4 +210,40 @@ fn instance() -> String {
         .ok()
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "skerry-globalmanager".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client of an API server that answers for one namespace, and forbids everything else.
+    fn only(namespace: &'static str) -> Client {
+        let answer = move |request: Request<Body>| async move {
+            let allowed = request.uri().path() == format!("/api/v1/namespaces/{namespace}");
+            let (code, body) = if allowed {
+                (
+                    200,
+                    json!({"metadata": {"name": namespace, "uid": format!("uid of {namespace}")}}),
+                )
+            } else {
+                (
+                    403,
+                    json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}),
+                )
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            anyhow::Ok(Response::builder().status(code).body(body)?)
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn a_manager_of_one_namespace_reads_no_other() {
+        assert_eq!(cluster_uid(&only("edge"), Some("edge")).await, "uid of edge");
+        assert_eq!(cluster_uid(&only("kube-system"), None).await, "uid of kube-system");
+    }
 }

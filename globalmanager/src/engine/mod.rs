@@ -149,6 +149,11 @@ impl Kinds {
         self.0.insert(K::KIND, Arc::new(Driven::<K>::new()));
         self
     }
+
+    /// Every kind that is watched for the sake of these: the manager has to be allowed to.
+    pub fn watched(&self) -> Vec<ObjectKind> {
+        watched(&self.0)
+    }
 }
 
 impl Engine {
@@ -273,15 +278,7 @@ impl Engine {
     }
 
     fn watched_kinds(&self) -> Vec<ObjectKind> {
-        let mut kinds: Vec<_> = self
-            .shared
-            .drivers
-            .values()
-            .flat_map(|driver| driver.watched().into_iter())
-            .collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        kinds
+        watched(&self.shared.drivers)
     }
 
     /// The time, to the second: what Kubernetes' times can hold.
@@ -293,6 +290,13 @@ impl Engine {
     fn is_leader(&self) -> bool {
         *self.shared.parts.leader.borrow()
     }
+}
+
+fn watched(drivers: &BTreeMap<ObjectKind, Arc<dyn Driver>>) -> Vec<ObjectKind> {
+    let mut kinds: Vec<_> = drivers.values().flat_map(|driver| driver.watched()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
 }
 
 async fn wait_until(due: Option<Instant>) {
