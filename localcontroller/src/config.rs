@@ -108,6 +108,11 @@ impl Args {
         self.resolve_on(std::env::var("HOSTNAME").ok())
     }
 
+    /// Where the host's root is, checked; for what needs no other setting.
+    pub fn rootfs(self) -> Result<PathBuf, ConfigError> {
+        rootfs(self.rootfs_mount_dir)
+    }
+
     fn resolve_on(self, hostname: Option<String>) -> Result<Config, ConfigError> {
         let Self {
             gm_address,

@@ -18,10 +18,12 @@ pub mod dataset;
 pub mod link;
 pub mod logging;
 pub mod metrics;
+mod own_store;
 mod run;
 pub mod state;
 pub mod store;
 pub mod worker_api;
 
 pub use config::{Args, Config, ConfigError, LogFormat};
+pub use own_store::own_store;
 pub use run::run;

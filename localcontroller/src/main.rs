@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser;
-use skerry_localcontroller::{Args, Config, logging, run};
+use clap::{Parser, Subcommand};
+use skerry_localcontroller::{Args, Config, logging, own_store, run};
 use tokio::{
     runtime,
     signal::unix::{SignalKind, signal},
@@ -14,14 +14,39 @@ use tokio_util::sync::CancellationToken;
 /// The local controller of Skerry, one on each edge node.
 #[derive(Parser)]
 #[command(name = "skerry-localcontroller", version)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     args: Args,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    /// Gives the store to a user, and ends: what has to be done as root before a local controller runs as that one
+    OwnStore {
+        /// Number of the user, and of its group
+        user: u32,
+    },
+}
+
 fn main() -> ExitCode {
-    let Cli { args } = Cli::parse();
+    let Cli { command, args } = Cli::parse();
     let format = args.log_format;
+    if let Some(Command::OwnStore { user }) = command {
+        return match args
+            .rootfs()
+            .map_err(Into::into)
+            .and_then(|rootfs| own_store(&rootfs, user))
+        {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let config = match args.resolve() {
         Ok(config) => config,
         Err(error) => {
