@@ -133,6 +133,7 @@ impl Stack {
             join_anew(node)?;
             let args = skerry_workers::materials::DataArgs {
                 to: node.host_folder().join(EXAMPLES),
+                owner: None,
             };
             tokio::task::spawn_blocking(move || skerry_workers::materials::write_data(&args))
                 .await

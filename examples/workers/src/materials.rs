@@ -1,5 +1,6 @@
 //! Makes what the examples work on: the CSV files and the large model. Each run makes the same files.
 
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
 use crate::data::{self, DataError, Parts, Sample};
@@ -13,6 +14,9 @@ pub struct DataArgs {
     /// The folder; `digits/` and `models/` are made in it
     #[arg(long, env = "DATA_DIR", value_name = "DIR")]
     pub to: PathBuf,
+    /// Number of the user (and group) that all of it is given to: who else runs on the node writes models there
+    #[arg(long, env = "DATA_OWNER", value_name = "UID")]
+    pub owner: Option<u32>,
 }
 
 /// `skerry-worker train-central`: trains a model on samples that lie in one place. The defaults make the large model of
@@ -69,7 +73,30 @@ pub fn write_data(args: &DataArgs) -> Result<(), MaterialsError> {
         Some(&parts.test),
         &LARGE,
         &models.join("digits-large.json"),
-    )
+    )?;
+    if let Some(owner) = args.owner {
+        for folder in [&digits, &models] {
+            match give(folder, owner) {
+                // Where nothing runs as root, all runs as one user.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    tracing::warn!(
+                        "only root may give {} to user {owner}; it stays as it is",
+                        folder.display()
+                    );
+                }
+                given => given.map_err(write_error(folder))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives a folder and the files in it to a user.
+fn give(folder: &Path, owner: u32) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        chown(entry?.path(), Some(owner), Some(owner))?;
+    }
+    chown(folder, Some(owner), Some(owner))
 }
 
 /// Trains and writes one model.
