@@ -1,0 +1,86 @@
+//! The chart, the images, the programs and the examples say the same.
+
+use std::{collections::BTreeSet, fs};
+
+use serde_json::Value;
+use skerry_dist::images;
+use skerry_workloads::Settings;
+
+use crate::helm;
+
+fn references() -> BTreeSet<String> {
+    let dockerfile = fs::read_to_string(skerry_dist::root().join("dist/Dockerfile")).unwrap();
+    let images = images::describe(&dockerfile).unwrap();
+    images
+        .iter()
+        .map(|image| image.reference().replace("docker.io/", ""))
+        .collect()
+}
+
+/// Every `image` below a value, and the image that the manager is told of.
+fn images_of(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            if object
+                .get("name")
+                .is_some_and(|name| name == "SKERRY_STORAGE_INITIALIZER_IMAGE")
+            {
+                found.extend(object["value"].as_str().map(str::to_owned));
+            }
+            found.extend(object.get("image").and_then(Value::as_str).map(str::to_owned));
+            object.values().for_each(|value| images_of(value, found));
+        }
+        Value::Array(array) => array.iter().for_each(|value| images_of(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_images_that_are_named_are_those_that_are_built() {
+    let mut named = BTreeSet::from([Settings::default().storage_initializer_image]);
+    for example in [
+        "data/nodes.yaml",
+        "federated-learning/digits.yaml",
+        "joint-inference/digits.yaml",
+    ] {
+        let text = fs::read_to_string(skerry_dist::root().join("examples").join(example)).unwrap();
+        for document in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            images_of(&document, &mut named);
+        }
+    }
+    if helm::is_there() {
+        for object in helm::objects(&["crds.install=false"]) {
+            images_of(&object, &mut named);
+        }
+        assert_eq!(named, references());
+    } else {
+        assert!(named.is_subset(&references()), "{named:?}");
+    }
+}
+
+#[test]
+fn the_manager_may_watch_every_kind_that_it_watches_and_no_other() {
+    if !helm::is_there() {
+        return;
+    }
+    let objects = helm::objects(&["crds.install=false"]);
+    let role = helm::one(&objects, "ClusterRole", "skerry-globalmanager");
+    let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
+    let mut may = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        if texts(&rule["verbs"]).iter().any(|verb| verb == "watch") {
+            for group in texts(&rule["apiGroups"]) {
+                may.extend(
+                    texts(&rule["resources"])
+                        .into_iter()
+                        .map(|plural| (group.clone(), plural)),
+                );
+            }
+        }
+    }
+    let watched = skerry_globalmanager::run::kinds().watched();
+    let watched = watched
+        .iter()
+        .map(|kind| (kind.group.to_owned(), kind.plural.to_owned()));
+    assert_eq!(may, watched.collect());
+}

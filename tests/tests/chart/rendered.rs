@@ -1,0 +1,130 @@
+//! What the chart renders, as snapshots, and the rules that hold whatever is set.
+
+use std::{collections::BTreeSet, fs};
+
+use serde_json::{Value, json};
+
+use crate::helm;
+
+/// All but the definitions, whose content is `crdgen`'s.
+const WITHOUT_CRDS: &str = "crds.install=false";
+
+/// Everything that is off by default, and another value for everything that is a text or a number.
+const EVERYTHING: [&str; 14] = [
+    WITHOUT_CRDS,
+    r#"imageRegistry="registry.example.org/""#,
+    r#"imagePullSecrets=[{"name": "pull"}]"#,
+    "rbac.ownerReferencesPermissionEnforcement=true",
+    r#"logs={"format": "text", "level": "debug"}"#,
+    r#"globalManager.service={"name": "gm", "type": "NodePort", "nodePort": 30900, "annotations": {"a": "b"}}"#,
+    r#"globalManager.networkPolicy={"nodesFrom": [{"ipBlock": {"cidr": "198.51.100.0/24"}}], "apiServerPorts": [6443]}"#,
+    r#"globalManager.networkPolicy.metricsFrom=[{"namespaceSelector": {}}]"#,
+    r#"globalManager.localControllerServer="http://$(NODE):9100""#,
+    r#"globalManager.priorityClassName="high""#,
+    r#"globalManager.tolerations=[{"operator": "Exists"}]"#,
+    r#"localController={"managerAddress": "203.0.113.1:30900", "port": 9200, "runAsUser": 0, "hostDirectories": ["/data/"]}"#,
+    r#"localController.podAnnotations={"c": "d"}"#,
+    r#"metrics.serviceMonitor={"enabled": true, "labels": {"release": "prometheus"}}"#,
+];
+
+fn snapshot(name: &str, sets: &[&str]) {
+    if !helm::is_there() {
+        return;
+    }
+    insta::assert_snapshot!(name, helm::template(sets).unwrap());
+}
+
+#[test]
+fn with_its_defaults() {
+    snapshot("defaults", &[WITHOUT_CRDS]);
+}
+
+#[test]
+fn for_one_namespace() {
+    snapshot(
+        "one_namespace",
+        &[WITHOUT_CRDS, r#"namespace="edge""#, "globalManager.replicas=1"],
+    );
+}
+
+#[test]
+fn with_everything() {
+    snapshot("everything", &EVERYTHING);
+}
+
+#[test]
+fn one_namespace_needs_no_right_on_the_cluster() {
+    if !helm::is_there() {
+        return;
+    }
+    let kinds: BTreeSet<_> = helm::objects(&[WITHOUT_CRDS, r#"namespace="edge""#])
+        .iter()
+        .map(|object| object["kind"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(kinds.contains("Role"));
+    assert!(!kinds.iter().any(|kind| kind.starts_with("Cluster")), "{kinds:?}");
+}
+
+#[test]
+fn the_definitions_are_those_of_crdgen_and_stay_when_the_release_goes() {
+    if !helm::is_there() {
+        return;
+    }
+    let objects = helm::objects(&[]);
+    let folder = helm::chart().join("files/crds");
+    let mut files = 0;
+    for file in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        let mut expected: Value = serde_saphyr::from_str(&text).unwrap();
+        expected["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
+        let name = expected["metadata"]["name"].as_str().unwrap();
+        assert_eq!(helm::one(&objects, "CustomResourceDefinition", name), &expected);
+        files += 1;
+    }
+    let rendered = objects
+        .iter()
+        .filter(|object| object["kind"] == "CustomResourceDefinition");
+    assert_eq!((files, rendered.count()), (11, 11));
+}
+
+/// What Kubernetes calls the restricted standard, but for what a local controller is there for: the node's network and
+/// directories.
+#[test]
+fn every_container_is_confined() {
+    if !helm::is_there() {
+        return;
+    }
+    let objects = helm::objects(&[WITHOUT_CRDS]);
+    let templates = objects
+        .iter()
+        .filter_map(|object| object.pointer("/spec/template/spec"));
+    let mut containers = 0;
+    for spec in templates {
+        assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+        let main = spec["containers"].as_array().unwrap();
+        let first = spec.get("initContainers").and_then(Value::as_array);
+        for container in main.iter().chain(first.into_iter().flatten()) {
+            let context = &container["securityContext"];
+            assert_eq!(context["allowPrivilegeEscalation"], false);
+            assert_eq!(context["readOnlyRootFilesystem"], true);
+            assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+            assert_eq!(context.get("privileged"), None);
+            containers += 1;
+        }
+        for container in main {
+            let of = |key: &str| {
+                container["securityContext"]
+                    .get(key)
+                    .or_else(|| spec["securityContext"].get(key))
+            };
+            assert_eq!(
+                (of("runAsNonRoot"), of("runAsUser")),
+                (Some(&json!(true)), Some(&json!(65532)))
+            );
+            let [has_requests, has_limits] = ["requests", "limits"].map(|key| !container["resources"][key].is_null());
+            assert!(has_requests && has_limits);
+            assert!(!container["readinessProbe"].is_null() && !container["livenessProbe"].is_null());
+        }
+    }
+    assert_eq!(containers, 3);
+}
