@@ -1,7 +1,7 @@
 //! The real process against an API server on loopback: what it says of itself, and how it ends.
 
 // A set-up that fails is the test's verdict.
-#![allow(clippy::expect_used, clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::{
     io::Read as _,
@@ -71,7 +71,7 @@ impl World {
     async fn furnish(&self) {
         let crds: Api<CustomResourceDefinition> = Api::all(self.cluster.client());
         for crd in skerry_crds::all() {
-            crds.create(&PostParams::default(), &crd).await.unwrap();
+            crds.create(&PostParams::default(), crd).await.unwrap();
         }
         let namespaces: Api<Namespace> = Api::all(self.cluster.client());
         let namespace = serde_json::from_value(json!({"metadata": {"name": "sedna"}})).unwrap();
