@@ -18,7 +18,7 @@ use kube::{
     core::{DynamicObject, GroupVersionKind},
 };
 use serde_json::Value;
-use skerry_sandbox::cluster::{self, Image, Images, NodeSpec, Sandbox, SandboxNode};
+use skerry_sandbox::cluster::{self, Image, Images, NodeSpec, Sandbox, SandboxNode, StartError};
 use tokio::time::{interval, timeout};
 
 use crate::{failure::Failure, process::Process};
@@ -122,7 +122,7 @@ impl Stack {
         };
         let sandbox = Sandbox::start(sandbox_options)
             .await
-            .map_err(|error| Failure::new(error, "`skerry sandbox --help` lists what can be set"))?;
+            .map_err(|error| Failure::new(&error, not_started(&error)))?;
         let kubeconfig = kubeconfig.unwrap_or_else(|| state.join("kubeconfig"));
         let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
         std::fs::write(&kubeconfig, sandbox.kubeconfig()).map_err(|error| {
@@ -316,6 +316,17 @@ impl Stack {
         }
         futures::future::join_all(controllers.into_values().map(Process::end)).await;
         sandbox.shutdown().await;
+    }
+}
+
+/// What helps where a sandbox does not start.
+fn not_started(error: &StartError) -> &'static str {
+    match error {
+        StartError::InUse(_) => "end that one, or name another folder by XDG_STATE_HOME",
+        StartError::NoAddresses => "end other sandboxes; on anything but Linux, only 127.0.0.1 can be used",
+        StartError::Listen { .. } => "name another address with --listen",
+        StartError::Folder { .. } => "name another folder by XDG_STATE_HOME",
+        _ => "`skerry sandbox --help` lists what can be set",
     }
 }
 

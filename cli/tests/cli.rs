@@ -141,11 +141,19 @@ async fn sigterm_ends_a_sandbox_and_all_that_it_started() {
         .unwrap();
     let told = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(1), "{told}");
-    assert!(told.contains("is in use by another sandbox"), "{told}");
+    assert!(
+        told.contains("is in use by another sandbox\n hint: end that one"),
+        "{told}"
+    );
     assert!(!left(home.path()).is_empty(), "the first one goes on");
 
     assert_eq!(sandbox.end(Signal::SIGTERM).code(), Some(0));
     assert_eq!(left(home.path()), Vec::<String>::new());
+    for log in fs::read_dir(home.path().join("skerry/sandbox/logs")).unwrap() {
+        let log = log.unwrap().path();
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(!said.contains('\u{1b}'), "{} has colours", log.display());
+    }
 }
 
 #[tokio::test]

@@ -190,7 +190,7 @@ impl File {
         })?;
         serde_saphyr::from_str(&text).map_err(|error| Error::Refused {
             path: path.to_owned(),
-            message: error.to_string(),
+            message: error.without_snippet().to_string(),
         })
     }
 }

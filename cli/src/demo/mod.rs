@@ -3,6 +3,7 @@
 //! It starts a sandbox with a cloud and two edge nodes, applies the examples, edits them and breaks them, and ends well
 //! only if all that should follow was seen through the API, as a user would see it.
 
+mod figures;
 mod observe;
 mod script;
 mod timeline;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use crate::{
     failure::{Failure, print},
     signals,
-    stack::{Options, Stack},
+    stack::Stack,
 };
 
 /// How the demo runs.
@@ -32,31 +33,48 @@ const PROMISE: Duration = Duration::from_secs(90);
 /// Runs the demo to its end.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let stop = signals::stop()?;
+    let interrupted = || Failure::new("the demo was interrupted", "run it again to see the rest");
     let mut timeline = timeline::Timeline::start(args.plain);
-    let mut stack = Stack::start(Options::new("demo")).await?;
+    let starting = Box::pin(script::start(&mut timeline));
+    let mut stack = stop.run_until_cancelled(starting).await.ok_or_else(interrupted)??;
     let played = tokio::select! {
         played = script::play(&mut stack, &mut timeline) => played,
-        () = stop.cancelled() => Err(Failure::new("the demo was interrupted", "run it again to see the rest")),
+        () = stop.cancelled() => Err(interrupted()),
     };
-    timeline.finish()?;
-    if played.is_ok() && args.keep {
-        print(&format!(
-            "Everything goes on running; Ctrl-C ends it. In another shell:\n\n    export KUBECONFIG={}\n    kubectl get ji,fl,pods -o wide\n",
-            stack.kubeconfig().display()
-        ))?;
+    let told = tell(&played, &mut timeline, &stack);
+    if played.is_ok() && told.is_ok() && args.keep {
+        print(&kept(&stack))?;
         stop.cancelled().await;
-    } else if played.is_err() {
-        print(&format!("\nThe logs of the parts are in {}\n", stack.logs().display()))?;
     }
-    let took = timeline.elapsed();
     stack.shutdown().await;
-    played?;
-    print(&format!("All of it was observed, in {:.0} s.\n", took.as_secs_f64()))?;
-    if took > PROMISE && !args.keep {
+    played.and(told)
+}
+
+/// Prints the timeline, and how it ended.
+fn tell(played: &Result<(), Failure>, timeline: &mut timeline::Timeline, stack: &Stack) -> Result<(), Failure> {
+    let took = timeline.elapsed();
+    timeline.finish()?;
+    if played.is_err() {
+        return print(&format!("\nThe logs of the parts are in {}\n", stack.logs().display()));
+    }
+    print(&format!("\nAll of it was observed, in {:.0} s.\n", took.as_secs_f64()))?;
+    if took > PROMISE {
+        let promise = PROMISE.as_secs();
         print(&format!(
-            "That is longer than the promised {} s; is the machine busy?\n",
-            PROMISE.as_secs()
+            "That is longer than the promised {promise} s; is the machine busy?\n"
         ))?;
     }
     Ok(())
+}
+
+/// What to do with what goes on running.
+fn kept(stack: &Stack) -> String {
+    format!(
+        "\nEverything goes on running; Ctrl-C ends it. In another shell:\n\n    \
+         export KUBECONFIG={}\n    \
+         kubectl get nodes,fl,models,pods\n    \
+         kubectl apply -f examples/joint-inference/digits.yaml\n    \
+         kubectl get ji -w\n",
+        stack.kubeconfig().display()
+    )
 }

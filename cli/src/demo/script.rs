@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Node, Pod},
+};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -13,16 +16,17 @@ use kube::{
 use serde_json::json;
 use skerry_crds::{
     names,
-    sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Metric},
+    sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Metric, Round},
 };
 
 use super::{
+    figures::{figure, number, percent},
     observe::{PATIENCE, until},
     timeline::Timeline,
 };
 use crate::{
     failure::Failure,
-    stack::{Stack, refused},
+    stack::{Options, Stack, refused},
 };
 
 const FEDERATED_LEARNING: &str = include_str!("../../../examples/federated-learning/digits.yaml");
@@ -38,6 +42,24 @@ const USER: &str = "demo";
 const LOOK: Duration = Duration::from_millis(100);
 
 type Step = Result<(), Failure>;
+
+/// Starts what the rest is played on.
+pub(super) async fn start(timeline: &mut Timeline) -> Result<Stack, Failure> {
+    let since = Instant::now();
+    timeline.progress("an API server, three nodes, the manager, two local controllers")?;
+    let stack = Stack::start(Options::new("demo")).await?;
+    let nodes = Api::<Node>::all(stack.client())
+        .list(&ListParams::default())
+        .await
+        .map_err(refused)?;
+    let nodes: Vec<_> = nodes.iter().map(Node::name_any).collect();
+    timeline.record(
+        "started a small Kubernetes with Skerry on it",
+        &format!("{} are ready and connected", nodes.join(", ")),
+        since,
+    )?;
+    Ok(stack)
+}
 
 /// Plays all of it.
 pub(crate) async fn play(stack: &mut Stack, timeline: &mut Timeline) -> Step {
@@ -110,17 +132,20 @@ impl Seen {
 async fn train(stack: &Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
     let since = Instant::now();
     stack.apply(FEDERATED_LEARNING).await?;
-    let mut shown = 0;
+    let (mut running, mut shown) = (0, 0);
     let rounds = until(&seen.jobs, JOB, "phase Succeeded", |job| {
         let status = job?.status.as_ref()?;
+        // Where the terminal is gone there is nobody to show progress to.
+        let mut show = |text: &str| drop(timeline.progress(text));
+        for worker in status.workers.iter().skip(running) {
+            if let (Some(pod), Some(node)) = (&worker.pod_name, &worker.node) {
+                show(&format!("{pod} on {node}"));
+                running += 1;
+            }
+        }
         for round in status.rounds.iter().skip(shown) {
-            // Where the terminal is gone there is nobody to show progress to.
-            let _ = timeline.progress(&format!(
-                "round {:>2}  accuracy {}  samples {}",
-                round.round,
-                figure(&round.metrics, "accuracy"),
-                round.samples.unwrap_or(0)
-            ));
+            let accuracy = percent(&figure(&round.metrics, "accuracy"));
+            show(&format!("round {:>2}  {accuracy} right", round.round));
         }
         shown = status.rounds.len();
         match status.phase.as_deref() {
@@ -133,13 +158,21 @@ async fn train(stack: &Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
         }
     })
     .await??;
-    let last = rounds
-        .last()
-        .map(|round| figure(&round.metrics, "accuracy"))
-        .unwrap_or_default();
+    let accuracy = |round: Option<&Round>| {
+        percent(
+            &round
+                .map(|round| figure(&round.metrics, "accuracy"))
+                .unwrap_or_default(),
+        )
+    };
     timeline.record(
         "applied a federated job over two nodes",
-        &format!("{} rounds, accuracy {last}", rounds.len()),
+        &format!(
+            "{} rounds, from {} to {} right on samples that no node has",
+            rounds.len(),
+            accuracy(rounds.first()),
+            accuracy(rounds.last())
+        ),
         since,
     )
 }
@@ -148,32 +181,47 @@ async fn serve(stack: &Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
     let since = Instant::now();
     stack.apply(JOINT_INFERENCE).await?;
     seen.ready(Some(1)).await?;
-    let ratio = offload_ratio(seen, timeline, |_| true).await?;
+    let helped = |metrics: &[Metric]| number(metrics, "jointAccuracy") > number(metrics, "edgeAccuracy");
+    let metrics = reported(seen, timeline, "an answer that the cloud put right", helped).await?;
     timeline.record(
-        "applied a joint inference service",
-        &format!("both workers ready, {ratio} of the samples go to the cloud"),
+        "applied a joint inference service: a small model at the edge, a large one in the cloud",
+        &format!(
+            "of the first {} samples, {} went to the cloud; {} are right, {} without the cloud",
+            figure(&metrics, "inferenceNumber"),
+            percent(&figure(&metrics, "uploadCloudRatio")),
+            percent(&figure(&metrics, "jointAccuracy")),
+            percent(&figure(&metrics, "edgeAccuracy")),
+        ),
         since,
     )
 }
 
-/// Waits for a report with a ratio that is `wanted`.
-async fn offload_ratio(seen: &Seen, timeline: &Timeline, wanted: impl Fn(f64) -> bool) -> Result<String, Failure> {
-    until(
-        &seen.services,
-        SERVICE,
-        "an offload ratio from the edge worker",
-        |service| {
-            let metrics = &service?.status.as_ref()?.metrics;
-            let ratio = figure(metrics, "uploadCloudRatio");
-            let inferences = figure(metrics, "inferenceNumber");
-            if !ratio.is_empty() {
-                // As above: nobody may be watching.
-                let _ = timeline.progress(&format!("{inferences} inferences, {ratio} of them hard"));
-            }
-            ratio.parse().is_ok_and(&wanted).then_some(ratio)
-        },
-    )
+/// Waits for figures of the edge worker that are `wanted`.
+async fn reported(
+    seen: &Seen,
+    timeline: &mut Timeline,
+    expected: &str,
+    wanted: impl Fn(&[Metric]) -> bool,
+) -> Result<Vec<Metric>, Failure> {
+    until(&seen.services, SERVICE, expected, |service| {
+        let metrics = &service?.status.as_ref()?.metrics;
+        let ratio = figure(metrics, "uploadCloudRatio");
+        if !ratio.is_empty() {
+            let (read, ratio) = (figure(metrics, "inferenceNumber"), percent(&ratio));
+            // As above: nobody may be watching.
+            let _ = timeline.progress(&format!("{read:>3} samples, {ratio} of them to the cloud"));
+        }
+        wanted(metrics).then(|| metrics.clone())
+    })
     .await
+}
+
+/// Waits until this share of the samples goes to the cloud, and tells it.
+async fn offloaded(seen: &Seen, timeline: &mut Timeline, share: f64) -> Result<String, Failure> {
+    let wanted =
+        |metrics: &[Metric]| number(metrics, "uploadCloudRatio").is_some_and(|ratio| (ratio - share).abs() < 0.01);
+    let metrics = reported(seen, timeline, "the offload ratio of the edit", wanted).await?;
+    Ok(percent(&figure(&metrics, "uploadCloudRatio")))
 }
 
 async fn edit_threshold(seen: &Seen, timeline: &mut Timeline) -> Step {
@@ -181,7 +229,7 @@ async fn edit_threshold(seen: &Seen, timeline: &mut Timeline) -> Step {
     let before = seen.deployment_generations().await?;
     let edited = seen.edit(with_threshold("1.0")).await?;
     let after = rolled(seen, &before, edited.metadata.generation).await?;
-    let ratio = offload_ratio(seen, timeline, |ratio| ratio > 0.99).await?;
+    let ratio = offloaded(seen, timeline, 1.0).await?;
     timeline.record(
         "edited the threshold to 1",
         &format!("{after} rolled, the other worker did not; {ratio} go to the cloud"),
@@ -322,10 +370,10 @@ async fn restart_manager(stack: &mut Stack, seen: &Seen, timeline: &mut Timeline
     let edited = seen.edit(with_threshold("0.0")).await?;
     stack.start_manager()?;
     rolled(seen, &before, edited.metadata.generation).await?;
-    let ratio = offload_ratio(seen, timeline, |ratio| ratio < 0.01).await?;
+    let ratio = offloaded(seen, timeline, 0.0).await?;
     timeline.record(
-        "killed the manager, edited, started it again",
-        &format!("the edit was not lost: {ratio} go to the cloud"),
+        "killed the manager, edited the threshold to 0, started the manager again",
+        &format!("once the dead one's lease had run out, the edit rolled out: {ratio} go to the cloud"),
         since,
     )
 }
@@ -354,12 +402,4 @@ async fn delete(seen: &Seen, timeline: &mut Timeline) -> Step {
 fn with_threshold(value: &str) -> serde_json::Value {
     json!({"spec": {"edgeWorker": {"hardExampleMining": {
         "name": "CrossEntropy", "parameters": [{"key": "threshold_cross_entropy", "value": value}]}}}})
-}
-
-fn figure(metrics: &[Metric], key: &str) -> String {
-    metrics
-        .iter()
-        .find(|metric| metric.key == key)
-        .map(|metric| metric.value.clone())
-        .unwrap_or_default()
 }

@@ -1,11 +1,12 @@
-//! What was done, what happened and how long it took: live on a terminal, line by line elsewhere, and as a table at the end.
+//! What was done, what happened and how long it took: live on a terminal, line by line elsewhere, and once more at the
+//! end, without what was seen on the way.
 
 use std::{
+    fmt::Write as _,
     io::IsTerminal as _,
     time::{Duration, Instant},
 };
 
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::{Failure, print};
@@ -14,6 +15,8 @@ use crate::failure::{Failure, print};
 pub(crate) struct Timeline {
     started: Instant,
     rows: Vec<Row>,
+    /// What was shown last of what is on its way.
+    shown: String,
     live: Option<ProgressBar>,
 }
 
@@ -38,46 +41,44 @@ impl Timeline {
         Self {
             started: Instant::now(),
             rows: vec![],
+            shown: String::new(),
             live,
         }
     }
 
-    /// Something on its way: replaces what was shown so far, or is a line of its own.
-    pub(crate) fn progress(&self, text: &str) -> Result<(), Failure> {
+    /// Something on its way: replaces what was shown so far, or is a line of its own. What was shown last is not shown
+    /// again.
+    pub(crate) fn progress(&mut self, text: &str) -> Result<(), Failure> {
+        if self.shown == text {
+            return Ok(());
+        }
+        text.clone_into(&mut self.shown);
         match &self.live {
             Some(bar) => {
                 bar.set_message(text.to_owned());
                 Ok(())
             }
-            None => self.line(&format!("        {text}")),
+            None => print(&format!("         {text}\n")),
         }
     }
 
     /// Something that was done, and was seen to have happened.
     pub(crate) fn record(&mut self, did: &str, happened: &str, since: Instant) -> Result<(), Failure> {
-        let took = since.elapsed();
-        self.line(&format!(
-            "{:>5.1} s  {did}: {happened} ({:.2} s)",
-            self.started.elapsed().as_secs_f64(),
-            took.as_secs_f64()
-        ))?;
-        let at = since.saturating_duration_since(self.started);
-        self.rows.push(Row {
-            at,
+        let row = Row {
+            at: since.saturating_duration_since(self.started),
             did: did.to_owned(),
             happened: happened.to_owned(),
-            took,
-        });
-        Ok(())
-    }
-
-    fn line(&self, text: &str) -> Result<(), Failure> {
+            took: since.elapsed(),
+        };
+        let text = row.text();
+        self.rows.push(row);
+        self.shown.clear();
         match &self.live {
             Some(bar) => {
-                bar.println(text);
+                bar.println(text.trim_end());
                 Ok(())
             }
-            None => print(&format!("{text}\n")),
+            None => print(&text),
         }
     }
 
@@ -86,26 +87,44 @@ impl Timeline {
         self.started.elapsed()
     }
 
-    /// The table of all that was recorded.
+    /// Prints all that was recorded.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         if let Some(bar) = self.live.take() {
             bar.finish_and_clear();
         }
-        let mut table = Table::new();
-        table
-            .load_style(UTF8_HORIZONTAL_ONLY)
-            .set_header(["at", "did", "happened", "took"]);
-        for Row {
-            at,
-            did,
-            happened,
-            took,
-        } in &self.rows
-        {
-            let seconds =
-                |time: &Duration| Cell::new(format!("{:.2} s", time.as_secs_f64())).set_alignment(CellAlignment::Right);
-            table.add_row([seconds(at), Cell::new(did), Cell::new(happened), seconds(took)]);
+        let mut text = "\n  at       took     what was done, and what was seen\n".to_owned();
+        for row in &self.rows {
+            // Writing to a text does not fail.
+            let _ = write!(text, "{}", row.text());
         }
-        print(&format!("\n{table}\n"))
+        print(&text)
+    }
+}
+
+impl Row {
+    /// Two lines, of no more than 80 columns where the words allow it.
+    fn text(&self) -> String {
+        let (at, took) = (self.at.as_secs_f64(), self.took.as_secs_f64());
+        let Self { did, happened, .. } = self;
+        format!("{at:>5.1} s {took:>6.2} s   {did}\n                   ✓ {happened}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_when_what_and_how_long() {
+        let row = Row {
+            at: Duration::from_millis(4_640),
+            did: "killed the worker".to_owned(),
+            happened: "it runs again".to_owned(),
+            took: Duration::from_millis(44),
+        };
+        assert_eq!(
+            row.text(),
+            "  4.6 s   0.04 s   killed the worker\n                   ✓ it runs again\n"
+        );
     }
 }

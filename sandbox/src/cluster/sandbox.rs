@@ -83,13 +83,13 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// Another sandbox uses the state folder.
-    #[error("state folder {} is in use by another sandbox: end that one, or name another folder", .0.display())]
+    #[error("state folder {} is in use by another sandbox", .0.display())]
     InUse(PathBuf),
     /// No block of loopback addresses is free.
-    #[error("no free addresses in 127.{}-{}.0.0: end other sandboxes (on anything but Linux, only 127.0.0.1 can be used)", BLOCKS.start(), BLOCKS.end())]
+    #[error("no free addresses in 127.{}-{}.0.0", BLOCKS.start(), BLOCKS.end())]
     NoAddresses,
     /// The address of the API server is taken or not ours.
-    #[error("cannot listen on {address}: {error}; name another address with --listen")]
+    #[error("cannot listen on {address}: {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
