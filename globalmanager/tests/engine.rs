@@ -607,6 +607,33 @@ async fn a_report_becomes_status_once_and_what_the_manager_writes_leaves_it_alon
     assert!(matches!(refused, Taken::Refused(_)), "{refused:?}");
 }
 
+/// What is refused is lost; what a manager knows may be older than what its node holds.
+#[tokio::test(start_paused = true)]
+async fn a_report_on_a_resource_that_is_not_known_yet_is_taken() {
+    use skerry_globalmanager::engine::Taken;
+    let world = World::stopped().await;
+    let watches = Match::any().user(MANAGER).verb(Verb::Watch).resource("gadgets");
+    world.api.faults().inject(watches, Fault::InternalError);
+    world.run();
+    world.settle().await;
+    let made = world.create("late", gadget(80)).await;
+    let take = |name: &'static str, uid: String| {
+        let engine = world.engine.clone();
+        async move {
+            let payload = Payload::Samples(7);
+            engine
+                .take_report("edge-1", "gadget", "default", name, &uid, payload)
+                .await
+        }
+    };
+    assert_eq!(take("late", made.uid().unwrap()).await, Taken::Accepted);
+    assert_eq!(world.status("late").await.samples, Some(7));
+    assert!(matches!(take("never", "u".into()).await, Taken::Refused(_)));
+    let fault = Match::any().user(MANAGER).verb(Verb::Get).resource("gadgets");
+    world.api.faults().inject(fault, Fault::InternalError);
+    assert!(matches!(take("never", "u".into()).await, Taken::Later(_)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn stopping_finishes_what_is_under_way() {
     let world = World::start().await;

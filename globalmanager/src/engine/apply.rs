@@ -88,7 +88,7 @@ impl<K: Kind> Work<'_, K> {
             (Make::Apply(_), Some(mine)) if mine.terminating() => Ok(()),
             (Make::Apply(body), Some(mine)) => {
                 let body = with_hash(body);
-                if is_current(&mine.object, &body) {
+                if same::holds(&mine.object, &body) {
                     Ok(())
                 } else {
                     self.send_apply(child, &body, Some(mine)).await
@@ -348,8 +348,4 @@ fn with_hash(body: &Value) -> Value {
         annotations.insert(names::annotation::APPLIED_HASH.to_owned(), hash.into());
     }
     body
-}
-
-fn is_current(live: &Value, body: &Value) -> bool {
-    same::holds(live, body)
 }

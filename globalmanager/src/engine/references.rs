@@ -87,7 +87,7 @@ impl Secrets {
         Ok(content)
     }
 
-    /// Forgets a Secret that nobody names any more.
+    /// Forgets a Secret that is gone.
     pub(crate) fn forget(&self, name: &Name) {
         self.known.lock().remove(name);
     }

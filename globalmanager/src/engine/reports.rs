@@ -72,11 +72,10 @@ impl Engine {
         if !self.shared.cache.lock().listed(kind) {
             return Taken::Later(format!("{} is not listed yet", kind.plural));
         }
-        let resource = self.shared.cache.lock().get(kind, namespace, name);
-        let Some(resource) =
-            resource.filter(|found| found.pointer("/metadata/uid").and_then(Value::as_str) == Some(uid))
-        else {
-            return Taken::Refused(format!("{} {namespace}/{name} of uid {uid} is gone", kind.kind));
+        let resource = match self.reported_on(&key, uid).await {
+            Ok(Some(resource)) => resource,
+            Ok(None) => return Taken::Refused(format!("{} {namespace}/{name} of uid {uid} is gone", kind.kind)),
+            Err(error) => return Taken::Later(error.to_string()),
         };
         let report = Report {
             node: node.to_owned(),
@@ -100,6 +99,24 @@ impl Engine {
             }
         }
         Taken::Accepted
+    }
+
+    /// The resource that a report is about. What is refused is lost, and what is known may lag behind what another
+    /// manager placed on the node; so a resource is gone only when the API server says so.
+    async fn reported_on(&self, key: &ResourceKey, uid: &str) -> Result<Option<Value>, kube::Error> {
+        let ResourceKey { kind, namespace, name } = key;
+        let is_it = |found: &Value| found.pointer("/metadata/uid").and_then(Value::as_str) == Some(uid);
+        let known = self.shared.cache.lock().get(*kind, namespace, name);
+        if known.as_ref().is_some_and(is_it) {
+            return Ok(known);
+        }
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.shared.parts.client.clone(), namespace, &api_resource(*kind));
+        let found = api.get_opt(name).await?.map(|object| trim::trim(*kind, object));
+        if let Some(found) = &found {
+            self.learn(*kind, found, false);
+        }
+        Ok(found.filter(is_it))
     }
 
     async fn write_reported(&self, namespace: &str, change: &StatusChange) -> Taken {
