@@ -154,27 +154,21 @@ impl Config {
             log_format,
         } = flags;
         let defaults = Settings::default();
-        let address = websocket_address
-            .or(file.websocket.address)
-            .unwrap_or_else(|| "0.0.0.0".to_owned());
+        let address = some(websocket_address.or(file.websocket.address)).unwrap_or_else(|| "0.0.0.0".to_owned());
         let port = websocket_port.or(file.websocket.port).unwrap_or(9000);
         Ok(Self {
-            kubeconfig: kubeconfig.or(some(file.kube_config).map(PathBuf::from)),
+            kubeconfig: kubeconfig
+                .filter(|path| !path.as_os_str().is_empty())
+                .or(some(file.kube_config).map(PathBuf::from)),
             master: some(master.or(file.master)),
             namespace: some(namespace.or(file.namespace)),
             edge_address: format!("{address}:{port}"),
-            admin_address: admin_address
-                .or(file.admin_address)
-                .unwrap_or_else(|| "0.0.0.0:9090".to_owned()),
-            lease_namespace: lease_namespace
-                .or(file.lease_namespace)
-                .unwrap_or_else(|| "sedna".to_owned()),
+            admin_address: some(admin_address.or(file.admin_address)).unwrap_or_else(|| "0.0.0.0:9090".to_owned()),
+            lease_namespace: some(lease_namespace.or(file.lease_namespace)).unwrap_or_else(|| "sedna".to_owned()),
             settings: Settings {
-                local_controller_server: local_controller_server
-                    .or(file.local_controller.server)
+                local_controller_server: some(local_controller_server.or(file.local_controller.server))
                     .unwrap_or(defaults.local_controller_server),
-                storage_initializer_image: storage_initializer_image
-                    .or(file.storage_initializer_image)
+                storage_initializer_image: some(storage_initializer_image.or(file.storage_initializer_image))
                     .unwrap_or(defaults.storage_initializer_image),
             },
             log_format: log_format.or(file.log_format).unwrap_or_default(),
@@ -219,6 +213,17 @@ mod tests {
         .unwrap();
         assert_eq!(config, Config::load(Flags::default()).unwrap());
         assert_eq!(config.edge_address, "0.0.0.0:9000");
+    }
+
+    #[test]
+    fn what_is_empty_is_not_set() {
+        let flags = Flags {
+            kubeconfig: Some(PathBuf::new()),
+            lease_namespace: Some(String::new()),
+            ..Flags::default()
+        };
+        let yaml = "websocket: {address: \"\"}\nlocalController: {server: \"\"}\nadminAddress: \"\"\nlogFormat:\n";
+        assert_eq!(load(yaml, flags).unwrap(), Config::load(Flags::default()).unwrap());
     }
 
     #[test]
