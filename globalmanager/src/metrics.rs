@@ -250,3 +250,27 @@ impl Collector for HubCounts {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_documented() {
+        let documented = include_str!("../../docs/configuration.md");
+        let metrics = Metrics::new();
+        metrics.count_hub(Hub::default());
+        let text = metrics.encode();
+        let names: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next())
+            .collect();
+        assert!(names.len() > 15, "{text}");
+        for name in names {
+            assert!(
+                documented.contains(&format!("`{name}`")),
+                "{name} is not in docs/configuration.md"
+            );
+        }
+    }
+}
