@@ -234,3 +234,16 @@ async fn what_admission_cannot_know_is_told_in_a_condition_that_names_the_object
     world.apply(SERVICE).await;
     assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
 }
+
+/// Some API servers take a Service whose name begins with a digit, so it cannot be refused at admission.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_no_service_can_begin_with_is_told() {
+    let world = World::start().await;
+    world.apply(&SERVICE.replace("name: helmet\n", "name: 3d\n")).await;
+    let told = world.condition::<JointInferenceService>("3d", "Ready").await;
+    let expected = "False ChildInvalid: Service 3d-cloud: ";
+    assert!(
+        told.starts_with(expected) && told.contains("start with an alphabetic"),
+        "{told}"
+    );
+}
