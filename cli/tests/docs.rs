@@ -131,12 +131,7 @@ fn commands_that_need_no_cluster_work() {
 
 #[test]
 fn commands_that_need_a_cluster_work() {
-    if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
-        assert!(
-            std::env::var_os("SKERRY_REQUIRE_KUBECTL").is_none(),
-            "kubectl is not on PATH"
-        );
-        println!("skipped: kubectl is not on PATH");
+    if !skerry_tests::tools::kubectl_is_there() {
         return;
     }
     let mut run = 0;

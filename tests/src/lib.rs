@@ -11,6 +11,7 @@
 
 pub mod look;
 pub mod manager;
+pub mod tools;
 pub mod world;
 
 pub use world::{NAMESPACE, World};

@@ -2,10 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::Write,
-    path::{Path, PathBuf},
     process::{Output, Stdio},
-    sync::Once,
     time::Duration,
 };
 
@@ -13,6 +10,7 @@ use skerry_sandbox::{
     api::{Mark, Verb},
     cluster::{Image, Images, NodeSpec, Options, Sandbox},
 };
+use skerry_tests::tools::kubectl_is_there;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -216,21 +214,4 @@ fn images() -> Images {
     images.add("ender:1", run(&["sh", "-c", "echo the end; exit 3"]));
     images.add("ticker:1", run(&["sh", "-c", "while :; do echo tick; sleep 0.1; done"]));
     images
-}
-
-fn kubectl_is_there() -> bool {
-    static TOLD: Once = Once::new();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .map(|folder: PathBuf| folder.join("kubectl"))
-        .any(|file| Path::is_file(&file));
-    if !found {
-        assert!(
-            std::env::var("SKERRY_REQUIRE_KUBECTL").as_deref() != Ok("1"),
-            "no kubectl on PATH, and SKERRY_REQUIRE_KUBECTL=1 asks for one"
-        );
-        // Past the capture of tests that pass.
-        TOLD.call_once(|| std::io::stderr().write_all(b"skipped: no kubectl on PATH\n").unwrap());
-    }
-    found
 }
