@@ -3,12 +3,9 @@ What the manager does with the objects that it looks after, whether in one names
 one call of the manager.
 */}}
 {{- define "skerry.globalmanager.rules" -}}
-# What it looks after. `get`: the second look at an owner before a child is made.
+# What it looks after. `get`: the second look at an owner before a child is made, or a report is refused because it is gone.
 - apiGroups: [sedna.io]
-  resources: [datasets, models]
-  verbs: [list, watch]
-- apiGroups: [sedna.io]
-  resources: [federatedlearningjobs, jointinferenceservices]
+  resources: [datasets, federatedlearningjobs, jointinferenceservices, models]
   verbs: [get, list, watch]
 - apiGroups: [sedna.io]
   resources: [datasets/status, federatedlearningjobs/status, jointinferenceservices/status, models/status]
