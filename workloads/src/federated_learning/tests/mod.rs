@@ -1,5 +1,6 @@
 //! Tests of the decisions about a job.
 
+mod adoption;
 mod convergence;
 mod ending;
 mod making;

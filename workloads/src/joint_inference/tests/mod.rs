@@ -1,5 +1,6 @@
 //! Tests of the decisions about a service.
 
+mod adoption;
 mod plans;
 mod reports;
 mod statuses;
