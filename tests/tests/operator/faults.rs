@@ -15,7 +15,7 @@ use skerry_tests::{NAMESPACE, World, world::MANAGER};
 use crate::{CLOUD, EDGE, JOB, SERVICE, Service, edited, find_pod, image, name, pod, serving};
 
 /// What happens to a resource, step by step; it exists from the start.
-type Life = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
+pub(crate) type Life = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
 
 /// Everything that a user may do to a service.
 fn life_of_a_service(world: &World) -> LocalBoxFuture<'_, ()> {
@@ -76,21 +76,26 @@ fn death_and_rebirth(world: &World) -> LocalBoxFuture<'_, ()> {
 }
 
 /// What came of a life.
-struct Lived {
+pub(crate) struct Lived {
     outcome: Value,
     /// The positions among all the manager's writes of those that are no events.
-    writes: Vec<u64>,
+    pub(crate) writes: Vec<u64>,
 }
 
 /// Lives a life from a manifest that was there before the manager; `faults` are put in before that starts.
 async fn live(manifest: &str, life: Life, faults: impl FnOnce(&World)) -> Lived {
     let world = World::without_manager().await;
     world.apply(manifest).await;
-    faults(&world);
+    live_in(&world, life, faults).await
+}
+
+/// Lives a life in a world in which everything is there but the manager.
+pub(crate) async fn live_in(world: &World, life: Life, faults: impl FnOnce(&World)) -> Lived {
+    faults(world);
     let mark = world.mark();
     world.start_manager();
     world.settle().await;
-    life(&world).await;
+    life(world).await;
     world.pass(Duration::from_secs(120)).await;
     world.api.faults().clear();
     let writes = world.api.requests().writes_since(mark);
@@ -108,7 +113,7 @@ async fn live(manifest: &str, life: Life, faults: impl FnOnce(&World)) -> Lived 
     }
 }
 
-fn assert_same(found: &Lived, expected: &Lived, why: &str) {
+pub(crate) fn assert_same(found: &Lived, expected: &Lived, why: &str) {
     let mut differences = vec![];
     compare(&found.outcome, &expected.outcome, "", &mut differences);
     assert!(differences.is_empty(), "{why}:\n{}", differences.join("\n"));

@@ -2,6 +2,7 @@
 //!
 //! What Sedna writes is in `manifests/sedna/`: the names, labels, owners and environment of its version 0.7.
 
+mod faults;
 mod jobs;
 mod services;
 
@@ -50,11 +51,15 @@ async fn sednas() -> World {
 /// A cluster with Sedna's definitions.
 async fn with_definitions() -> World {
     let world = World::without_crds().await;
-    let crds: Api<CustomResourceDefinition> = Api::all(world.api.client());
-    for crd in serde_saphyr::from_multiple::<CustomResourceDefinition>(DEFINITIONS).unwrap() {
+    for crd in definitions() {
+        let crds: Api<CustomResourceDefinition> = Api::all(world.api.client());
         crds.create(&PostParams::default(), &crd).await.unwrap();
     }
     world
+}
+
+fn definitions() -> Vec<CustomResourceDefinition> {
+    serde_saphyr::from_multiple(DEFINITIONS).unwrap()
 }
 
 /// Sedna runs the service.
@@ -269,4 +274,37 @@ async fn a_paused_resource_is_adopted_once_it_is_no_longer_paused() {
     world.edit::<FederatedLearningJob>("surface", paused(Value::Null)).await;
     assert_eq!(running(&world).await, before);
     assert_eq!(crate::find_pod(&world, "surface-train-0-").await, None);
+}
+
+/// The manager goes, and Sedna's definitions come back over ours.
+#[tokio::test(start_paused = true)]
+async fn the_way_back_deletes_and_restarts_nothing() {
+    let world = sednas().await;
+    change_hands(&world).await;
+    let edit = crate::image("edgeWorker", "little", "example/little:v2");
+    world.edit::<JointInferenceService>("helmet", edit).await;
+    world.kill_manager().await;
+    let specs = async |world: &World| {
+        let resources = resources(world).await;
+        resources
+            .into_iter()
+            .map(|resource| resource["spec"].clone())
+            .collect::<Vec<_>>()
+    };
+    let before = (specs(&world).await, running(&world).await);
+    let crds: Api<CustomResourceDefinition> = Api::all(world.api.client());
+    for crd in definitions() {
+        let name = crd.metadata.name.as_deref().unwrap();
+        let how = PatchParams::apply("kubectl").force();
+        crds.patch(name, &how, &Patch::Apply(&crd)).await.unwrap();
+    }
+    world.settle().await;
+    assert_eq!((specs(&world).await, running(&world).await), before);
+    // What Sedna finds its own by.
+    for deployment in world.all::<Deployment>().await {
+        let labels = &deployment["metadata"]["labels"];
+        assert_eq!(labels, &deployment["spec"]["selector"]["matchLabels"]);
+        assert_eq!(labels["jointinferenceservice.sedna.io/name"], "helmet");
+    }
+    report::<JointInferenceService>(&world, "helmet", json!({"active": 2})).await;
 }

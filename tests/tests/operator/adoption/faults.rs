@@ -1,0 +1,71 @@
+//! A manager that fails while a cluster changes hands.
+
+use futures::future::LocalBoxFuture;
+use rstest::rstest;
+use serde_json::json;
+use skerry_crds::sedna::v1alpha1::{JointInferenceService, Model};
+use skerry_sandbox::api::{Fault, FaultHandle, Match};
+use skerry_tests::{World, world::MANAGER};
+
+use super::{serve, train};
+use crate::{
+    JOB, edited,
+    faults::{Life, Lived, assert_same, live_in},
+};
+
+/// One worker after the other is replaced, with all that hangs on it.
+fn life_after_sedna(world: &World) -> LocalBoxFuture<'_, ()> {
+    Box::pin(async {
+        let filter = json!({"spec": {"edgeWorker": {"hardExampleMining": {"name": "CloudOnly"}}}});
+        world.edit::<JointInferenceService>("helmet", filter).await;
+        let edit = edited(JOB, "example/trainer-1:v1", "example/trainer-1:v2");
+        world.apply(&edit).await;
+        let url = json!({"spec": {"url": "/var/models/other.pb"}});
+        world.edit::<Model>("large", url).await;
+        let edit = edited(&edit, "example/aggregator:v1", "example/aggregator:v2");
+        world.apply(&edit).await;
+    })
+}
+
+async fn live(faults: impl FnOnce(&World)) -> Lived {
+    // Ours from the start: reading definitions takes longer than all the rest.
+    let world = World::without_manager().await;
+    serve(&world).await;
+    train(&world).await;
+    live_in(&world, life_after_sedna as Life, faults).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_killed_after_any_write_leaves_nothing_of_sednas_and_nothing_double() {
+    let expected = live(|_| {}).await;
+    assert!(expected.writes.len() > 20, "only {:?}", expected.writes);
+    for write in &expected.writes {
+        let mut crash: Option<FaultHandle> = None;
+        let found = live(|world| {
+            let here = Match::writes().user(MANAGER).nth(*write);
+            let fault = world.api.faults().inject(here, Fault::Crash { applied: true });
+            world.kill_manager_at(fault.clone());
+            crash = Some(fault);
+        })
+        .await;
+        assert_eq!(crash.unwrap().hits(), 1, "write {write} never came");
+        assert_same(&found, &expected, &format!("killed after write {write}"));
+    }
+}
+
+#[rstest]
+#[case::conflict(Fault::Conflict)]
+#[case::internal_error(Fault::InternalError)]
+#[case::timed_out_but_applied(Fault::Timeout { applied: true })]
+#[tokio::test(start_paused = true)]
+async fn every_second_write_may_fail(#[case] failure: Fault) {
+    let expected = live(|_| {}).await;
+    let found = live(|world| {
+        for number in (1..200).step_by(2) {
+            let here = Match::writes().user(MANAGER).nth(number);
+            world.api.faults().inject(here, failure.clone());
+        }
+    })
+    .await;
+    assert_same(&found, &expected, &format!("{failure:?}"));
+}
