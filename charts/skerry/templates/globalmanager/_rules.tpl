@@ -20,10 +20,10 @@ one call of the manager.
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [get, list, watch, create, patch, delete]
-# A pod is never changed, it is replaced.
+# A pod is replaced rather than changed. `patch`: the marks on one that Sedna made.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, create, delete]
+  verbs: [get, list, watch, create, patch, delete]
 # Only metadata is listed and watched; the content is read of the Secrets that Models and Datasets name.
 - apiGroups: [""]
   resources: [secrets]
