@@ -1,0 +1,180 @@
+//! What a pass does to children and status, and what it costs.
+
+use std::time::Duration;
+
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{Gadget, GadgetSpec, World, gadget};
+
+#[tokio::test(start_paused = true)]
+async fn creation_costs_one_write_per_child_and_one_for_the_status_and_rest_costs_none() {
+    let world = World::start().await;
+    let mark = world.api.requests().mark();
+    world
+        .create(
+            "a",
+            GadgetSpec {
+                pod: true,
+                ..gadget(80)
+            },
+        )
+        .await;
+    assert_eq!(
+        world.writes_since(mark),
+        ["patch services  a", "create pods  pod", "patch gadgets status a"]
+    );
+    assert_eq!(world.status("a").await.children, Some(2));
+    let mark = world.api.requests().mark();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(world.writes_since(mark), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_costs_one_write_and_drift_by_hand_is_put_back() {
+    let world = World::start().await;
+    world.create("a", gadget(80)).await;
+    let mark = world.api.requests().mark();
+    let edit = json!({"spec": {"port": 81}});
+    world
+        .gadgets()
+        .patch("a", &PatchParams::default(), &Patch::Merge(edit))
+        .await
+        .unwrap();
+    world.settle().await;
+    assert_eq!(world.writes_since(mark), ["patch services  a"]);
+    let drift = json!({"spec": {"ports": [{"port": 99}]}});
+    world
+        .services()
+        .patch("a", &PatchParams::default(), &Patch::Merge(drift))
+        .await
+        .unwrap();
+    world.settle().await;
+    let ports: Vec<_> = world
+        .services()
+        .get("a")
+        .await
+        .unwrap()
+        .spec
+        .unwrap()
+        .ports
+        .unwrap()
+        .iter()
+        .map(|p| p.port)
+        .collect();
+    // A port more would be theirs, were it valid beside ours.
+    assert_eq!(ports, [81]);
+    let edit = json!({"spec": {"port": 82}});
+    world
+        .gadgets()
+        .patch("a", &PatchParams::default(), &Patch::Merge(edit))
+        .await
+        .unwrap();
+    world.settle().await;
+    let service = world.services().get("a").await.unwrap();
+    let ports: Vec<_> = service.spec.unwrap().ports.unwrap().iter().map(|p| p.port).collect();
+    assert_eq!(ports, [82]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_child_is_made_again() {
+    let world = World::start().await;
+    world.create("a", gadget(80)).await;
+    world.services().delete("a", &DeleteParams::default()).await.unwrap();
+    world.settle().await;
+    assert!(world.services().get_opt("a").await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_planned_no_more_is_pruned_and_what_is_not_ours_stays() {
+    let world = World::start().await;
+    world
+        .create(
+            "a",
+            GadgetSpec {
+                pod: true,
+                ..gadget(80)
+            },
+        )
+        .await;
+    let foreign: k8s_openapi::api::core::v1::Pod = serde_json::from_value(json!({"metadata": {"name": "foreign",
+        "labels": {"gadget.sedna.io/name": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}))
+    .unwrap();
+    world.pods().create(&PostParams::default(), &foreign).await.unwrap();
+    let edit = json!({"spec": {"pod": false}});
+    world
+        .gadgets()
+        .patch("a", &PatchParams::default(), &Patch::Merge(edit))
+        .await
+        .unwrap();
+    world.settle().await;
+    let left: Vec<_> = world
+        .pods()
+        .list(&kube::api::ListParams::default())
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|pod| pod.name_any())
+        .collect();
+    assert_eq!(left, ["foreign"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_is_said_and_left_alone_and_heals() {
+    let world = World::start().await;
+    let theirs: k8s_openapi::api::core::v1::Service =
+        serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}})).unwrap();
+    world.services().create(&PostParams::default(), &theirs).await.unwrap();
+    world.create("a", gadget(80)).await;
+    let failure = world.status("a").await.failure.unwrap();
+    assert!(failure.starts_with("NameTaken: Service a exists"), "{failure}");
+    let kept = world.services().get("a").await.unwrap();
+    assert_eq!(kept.spec.unwrap().ports.unwrap()[0].port, 1);
+    world.services().delete("a", &DeleteParams::default()).await.unwrap();
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(world.status("a").await.failure, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_on_its_way_out_gets_nothing_new() {
+    let world = World::start().await;
+    let mut made = Gadget::new("a", gadget(80));
+    made.metadata.finalizers = Some(vec!["test/hold".into()]);
+    world.gadgets().create(&PostParams::default(), &made).await.unwrap();
+    world.settle().await;
+    world.gadgets().delete("a", &DeleteParams::default()).await.unwrap();
+    world.services().delete("a", &DeleteParams::default()).await.unwrap();
+    world.settle().await;
+    assert!(world.services().get_opt("a").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_appears_or_changes_is_noticed() {
+    let world = World::start().await;
+    world
+        .create(
+            "a",
+            GadgetSpec {
+                secret: Some("s".into()),
+                ..gadget(80)
+            },
+        )
+        .await;
+    assert_eq!(world.status("a").await.secret_version, None);
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.api.client_as("user"), "default");
+    let secret = serde_json::from_value(json!({"metadata": {"name": "s"}, "data": {"a": "b25l"}})).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.status("a").await.secret_version.as_deref(), Some("b25l"));
+    let patch = json!({"data": {"a": "dHdv"}});
+    secrets
+        .patch("s", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    world.settle().await;
+    assert_eq!(world.status("a").await.secret_version.as_deref(), Some("dHdv"));
+}
