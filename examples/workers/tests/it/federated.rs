@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use crate::support::{LocalController, federated};
+use crate::support::{LocalController, federated, page_tells, percent};
 use serde_json::{Value, json};
 use skerry_workers::data::{self, Parts, Sample};
 use skerry_workers::env::Env;
+use skerry_workers::network::Network;
 use skerry_workers::recipe::{ROUND, Recipe};
 use skerry_workers::{aggregator, model, trainer};
 use tokio::net::{TcpListener, TcpSocket};
@@ -54,6 +55,25 @@ fn accuracies(reports: &[Value], worker: &str) -> Vec<f64> {
         .collect()
 }
 
+/// What a trainer learns from its own share, with as much training as all rounds are.
+fn alone(share: &[Sample]) -> Network {
+    let recipe = Recipe {
+        epochs: ROUND.epochs * ROUNDS,
+        ..ROUND
+    };
+    recipe.train(share)
+}
+
+#[test]
+fn the_page_tells_what_the_federation_gains() {
+    let parts = Parts::built_in().unwrap();
+    let judged = |network: &Network| percent(network.accuracy(&parts.test));
+    let [first, second] = parts.train.each_ref().map(|share| judged(&alone(share)));
+    let together = judged(&federated(&parts.train, ROUNDS));
+    page_tells(&format!("After ten rounds the model is right on {together} of samples"));
+    page_tells(&format!("nodes reach {first} and {second}"));
+}
+
 #[tokio::test]
 async fn two_trainers_learn_together_what_neither_learns_alone() {
     let parts = Parts::built_in().unwrap();
@@ -84,12 +104,7 @@ async fn two_trainers_learn_together_what_neither_learns_alone() {
     let accuracy = network.accuracy(&parts.test);
     assert!(accuracy >= 0.92, "accuracy {accuracy}");
     for share in &parts.train {
-        let alone = Recipe {
-            epochs: ROUND.epochs * ROUNDS,
-            ..ROUND
-        }
-        .train(share)
-        .accuracy(&parts.test);
+        let alone = alone(share).accuracy(&parts.test);
         assert!(alone < accuracy - 0.1, "alone {alone}, together {accuracy}");
     }
 

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use crate::support::{LocalController, federated, serve};
+use crate::support::{LocalController, federated, page_tells, percent, serve};
 use serde_json::{Value, json};
-use skerry_workers::data::Parts;
+use skerry_workers::data::{Parts, Sample};
 use skerry_workers::env::Env;
+use skerry_workers::hard_example::{Answer, Filter};
 use skerry_workers::network::Network;
 use skerry_workers::recipe::LARGE;
 use skerry_workers::{cloud, edge, model};
@@ -90,6 +91,31 @@ fn number(report: &Value, key: &str) -> f64 {
     report["ownerInfo"][key]
         .as_f64()
         .unwrap_or_else(|| panic!("{key} in {report}"))
+}
+
+#[test]
+fn the_page_tells_what_the_cloud_gains() {
+    let env = [
+        ("HEM_NAME", "CrossEntropy".to_owned()),
+        ("HEM_PARAMETERS", cross_entropy("0.8").to_string()),
+    ];
+    let mut filter = Filter::from_env(&env.into_iter().collect()).unwrap();
+    let stream = Parts::built_in().unwrap().stream;
+    let (small, large) = &*MODELS;
+    let of_all = |some: &[Sample]| f64::from(u32::try_from(some.len()).unwrap()) / 400.0;
+    assert_eq!(stream.len(), 400);
+
+    let (hard, easy): (Vec<Sample>, Vec<Sample>) = stream.iter().cloned().partition(|sample| {
+        let probabilities = small.probabilities(&sample.pixels);
+        filter.is_hard(&Answer {
+            probabilities,
+            boxes: vec![],
+        })
+    });
+    let joint = small.accuracy(&easy) * of_all(&easy) + large.accuracy(&hard) * of_all(&hard);
+    page_tells(&format!("goes to the cloud: {}.", percent(of_all(&hard))));
+    page_tells(&format!("right: {};", percent(small.accuracy(&stream))));
+    page_tells(&format!("how often both together are: {}.", percent(joint)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

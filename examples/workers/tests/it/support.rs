@@ -109,3 +109,18 @@ pub(crate) fn federated(shares: &[Vec<Sample>], rounds: u32) -> Network {
         Network::from_weights(&federated_average(&parts).unwrap()).unwrap()
     })
 }
+
+/// A share as the examples' page tells it.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", (share * 1000.0).round() / 10.0)
+}
+
+/// Checks that the examples' page says so, however its lines are broken.
+pub(crate) fn page_tells(sentence: &str) {
+    println!("{sentence}");
+    let page = include_str!("../../../README.md")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(page.contains(sentence), "examples/README.md does not say: {sentence}");
+}
