@@ -9,8 +9,9 @@ mod common;
 use std::{
     collections::BTreeSet,
     fmt, fs,
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use common::{REPOSITORY, SKERRY, Sandbox};
@@ -37,7 +38,7 @@ const ELSEWHERE: [(&str, &str); 5] = [
 
 /// Pages whose commands are for a cluster with Helm and an image store, which no sandbox has: the tests of the chart render
 /// what they install.
-const OF_A_CLUSTER: [&str; 1] = ["docs/installing.md"];
+const OF_A_CLUSTER: [&str; 2] = ["docs/installing.md", "docs/migrating-from-sedna.md"];
 
 /// How a command is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,22 +87,30 @@ impl Documented {
         }
     }
 
-    /// Runs it at the repository's root, as a reader would; what watches is asked once.
+    /// Runs it at the repository's root, as a reader would; what watches is ended once it has shown something.
     fn run(&self, home: &Path, kubeconfig: Option<&Path>) {
         let path = std::env::var("PATH").unwrap_or_default();
         let binaries = Path::new(SKERRY).parent().unwrap().display();
-        let line = format!("{} ", self.line())
-            .replace(" -w ", " ")
-            .replace(" --watch ", " ");
         println!("{self}");
-        let output = Command::new("sh")
-            .args(["-c", &line])
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("exec {}", self.line())])
             .current_dir(REPOSITORY)
             .env("PATH", format!("{binaries}:{path}"))
             .env("HOME", home)
-            .env("KUBECONFIG", kubeconfig.unwrap_or(Path::new("/dev/null")))
-            .output()
-            .unwrap();
+            .env("KUBECONFIG", kubeconfig.unwrap_or(Path::new("/dev/null")));
+        if self.line().split(' ').any(|word| matches!(word, "-w" | "--watch")) {
+            let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+            let mut shown = BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(
+                shown.next().is_some_and(|line| line.is_ok()),
+                "{self}: it showed nothing"
+            );
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return;
+        }
+        let output = command.output().unwrap();
         let (said, complained) = (
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr),
