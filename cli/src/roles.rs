@@ -27,19 +27,21 @@ pub(crate) enum Role {
 
 /// Runs a part to its end, or until SIGTERM or SIGINT.
 pub(crate) async fn run(role: Role) -> Result<(), Failure> {
+    let sentence = |error: anyhow::Error| format!("{error:#}");
     let outcome = match role {
-        Role::GlobalManager(flags) => skerry_globalmanager::main(*flags).await,
-        Role::LocalController(args) => local_controller(args, signals::stop()?).await,
+        Role::GlobalManager(flags) => skerry_globalmanager::main(*flags).await.map_err(sentence),
+        Role::LocalController(args) => local_controller(args, signals::stop()?).await.map_err(sentence),
         Role::Worker(command) => {
             skerry_globalmanager::telemetry::init(skerry_globalmanager::config::LogFormat::Text);
-            skerry_workers::run(command).await
+            // A worker's errors name their causes themselves.
+            skerry_workers::run(command).await.map_err(|error| error.to_string())
         }
         Role::StorageInitializer { pairs } => {
             skerry_globalmanager::telemetry::init(skerry_globalmanager::config::LogFormat::Text);
-            skerry_storage_initializer::run(pairs).await
+            skerry_storage_initializer::run(pairs).await.map_err(sentence)
         }
     };
-    outcome.map_err(|error| Failure::new(format!("{error:#}"), "the log lines above say more"))
+    outcome.map_err(|error| Failure::new(error, "the log lines above say more"))
 }
 
 async fn local_controller(args: skerry_localcontroller::Args, stop: CancellationToken) -> anyhow::Result<()> {

@@ -26,7 +26,8 @@ async fn main() -> ExitCode {
     match skerry_workers::run(Cli::parse().command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("skerry-worker: {error:#}");
+            // It names its causes itself.
+            eprintln!("skerry-worker: {error}");
             ExitCode::FAILURE
         }
     }

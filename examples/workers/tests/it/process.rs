@@ -52,6 +52,19 @@ fn data_and_models_can_be_made_again() {
 }
 
 #[test]
+fn a_cause_is_told_once() {
+    let output = worker(&["cloud-inference"])
+        .envs([("NAMESPACE", "n"), ("SERVICE_NAME", "s"), ("WORKER_NAME", "w")])
+        .env("MODEL_URL", "/absent/model.json")
+        .output()
+        .unwrap();
+    let told = stderr(&output);
+    assert!(!output.status.success());
+    assert_eq!(told.matches("/absent/model.json").count(), 1, "{told}");
+    assert_eq!(told.matches("No such file").count(), 1, "{told}");
+}
+
+#[test]
 fn a_bad_environment_is_one_sentence_and_a_failure() {
     let output = worker(&["train"])
         .env("AGG_IP", "a")
