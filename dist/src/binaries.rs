@@ -14,12 +14,12 @@ use base64::Engine as _;
 
 use crate::Arch;
 
-/// The crates whose binaries are shipped, and the binaries.
-const SHIPPED: [(&str, &str); 4] = [
-    ("skerry-globalmanager", "skerry-globalmanager"),
-    ("skerry-localcontroller", "skerry-localcontroller"),
-    ("skerry-storage-initializer", "skerry-storage-initializer"),
-    ("skerry-workers", "skerry-worker"),
+/// The binaries that are shipped.
+const SHIPPED: [&str; 4] = [
+    "skerry-globalmanager",
+    "skerry-localcontroller",
+    "skerry-storage-initializer",
+    "skerry-worker",
 ];
 
 /// How to build.
@@ -37,10 +37,22 @@ pub struct Build {
 pub fn build(root: &Path, how: &Build, to: &Path) -> anyhow::Result<()> {
     let target = how.arch.target();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root).args(["build", "--locked", "--target", target]);
+    // What `cargo run` says of this program is not for the next one: build scripts would run again for it.
+    for (name, _) in env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+        {
+            cargo.env_remove(name);
+        }
+    }
+    // The whole workspace, for the sake of its features: with the same ones as `cargo run --release`, both share what they build.
+    cargo
+        .current_dir(root)
+        .args(["build", "--locked", "--workspace", "--target", target]);
     cargo.args(["--profile", &how.profile]);
-    for (package, binary) in SHIPPED {
-        cargo.args(["--package", package, "--bin", binary]);
+    for binary in SHIPPED {
+        cargo.args(["--bin", binary]);
     }
     if how.arch != Arch::HERE || !runs("musl-gcc") {
         cargo.envs(cross(target));
@@ -56,7 +68,7 @@ pub fn build(root: &Path, how: &Build, to: &Path) -> anyhow::Result<()> {
     let built = built.join(target).join(folder);
     let bin = to.join("bin");
     fs::create_dir_all(&bin)?;
-    for (_, binary) in SHIPPED {
+    for binary in SHIPPED {
         fs::copy(built.join(binary), bin.join(binary)).with_context(|| built.join(binary).display().to_string())?;
     }
     system(to)
