@@ -105,8 +105,5 @@ async fn what_cannot_be_is_refused_in_words() {
     let mut busy = options(state.path());
     busy.listen = Some(taken.local_addr().unwrap());
     let error = Sandbox::start(busy).await.err().unwrap().to_string();
-    assert!(
-        error.starts_with("cannot listen on 127.0.0.1:") && error.contains("--listen"),
-        "{error}"
-    );
+    assert!(error.starts_with("cannot listen on 127.0.0.1:"), "{error}");
 }
