@@ -48,6 +48,14 @@ pub(crate) fn after(time: &Time, seconds: i32) -> Time {
     )
 }
 
+/// Returns at `due`; never where nothing is due.
+pub(crate) async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::cache::Cache;
-use super::clock::Times;
+use super::clock::{Times, until};
 use super::decision::Decision;
 use super::effect::{Effect, Kind, Target};
 use super::execute::{Answer, Executor, Refused};
@@ -100,12 +100,7 @@ impl Loop {
     async fn run(mut self) {
         loop {
             let due = self.queue.next_due().filter(|_| self.cache.listed());
-            let wake = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let wake = until(due);
             tokio::select! {
                 biased;
                 Some(observed) = self.changes.next() => self.observe(observed),

@@ -13,7 +13,7 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 use tokio::time::Instant;
 
-use super::clock::Times;
+use super::clock::{Times, until};
 use super::meta::deleting;
 use super::queue::Queue;
 use super::served::{Served, discover};
@@ -32,12 +32,7 @@ pub(crate) async fn run(client: Client, clock: Clock) {
     let mut queue = Queue::default();
     loop {
         let due = queue.next_due();
-        let wake = async {
-            match due {
-                Some(due) => tokio::time::sleep_until(due).await,
-                None => std::future::pending().await,
-            }
-        };
+        let wake = until(due);
         tokio::select! {
             biased;
             Some(event) = events.next() => {

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::cache::Table;
-use super::clock::Times;
+use super::clock::{Times, until};
 use super::heartbeat;
 use super::meta::{Id, id, node_name};
 use super::node::NodeSpec;
@@ -178,12 +178,7 @@ impl Kubelets {
         let mut changed = self.shared.changed.subscribe();
         loop {
             let due = self.queue.next_due();
-            let wake = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let wake = until(due);
             tokio::select! {
                 biased;
                 Some(event) = events.next() => {

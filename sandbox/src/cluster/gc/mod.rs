@@ -29,6 +29,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::clock::until;
 use super::queue::Queue;
 use super::served::{Meta, Served, discover};
 use super::watching::watch_all;
@@ -80,12 +81,7 @@ impl Collector {
     async fn run(mut self) {
         loop {
             let due = self.next_due();
-            let wake = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let wake = until(due);
             tokio::select! {
                 biased;
                 Some((kind, event)) = self.changes.recv() => self.watched(&kind, event),

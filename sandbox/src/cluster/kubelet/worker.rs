@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::clock::Times;
+use super::super::clock::{Times, until};
 use super::super::meta::{deleting, finished, uid};
 use super::super::pod_status::{OWN_CONDITIONS, Runtime, pod_status};
 use super::super::report;
@@ -101,12 +101,7 @@ impl Worker {
             if self.stopping && self.launched.is_empty() {
                 break;
             }
-            let awake = async {
-                match wake {
-                    Some(wake) => tokio::time::sleep_until(wake).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let awake = until(wake);
             tokio::select! {
                 changed = desired.changed() => {
                     if changed.is_err() {
