@@ -9,8 +9,10 @@
     clippy::unwrap_used
 )]
 
+pub mod cluster;
 pub mod look;
 pub mod manager;
+pub mod server;
 pub mod tools;
 pub mod world;
 

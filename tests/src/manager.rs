@@ -12,12 +12,11 @@ use skerry_globalmanager::{
     metrics::Metrics,
     run::kinds,
 };
-use skerry_sandbox::ApiServer;
 use skerry_workloads::{NodePart, ObjectKind, Settings};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::NAMESPACE;
+use crate::{server::Server, world::NAMESPACE};
 
 /// A resource's parts, by node.
 pub type Placed = BTreeMap<String, (NodePart, Option<Credential>)>;
@@ -92,7 +91,7 @@ pub struct Manager {
 
 impl Manager {
     /// Starts a manager as `user` that leads whenever `leader` says so.
-    pub fn start(api: &ApiServer, user: &str, held: &Held, leader: watch::Receiver<bool>) -> Self {
+    pub fn start(api: &Server, user: &str, held: &Held, leader: watch::Receiver<bool>) -> Self {
         held.clear();
         let clock = api.clock();
         let parts = Parts {
@@ -113,7 +112,7 @@ impl Manager {
     }
 
     /// Starts a manager as `user` that leads while it holds the Lease.
-    pub fn contend(api: &ApiServer, user: &str, held: &Held) -> Self {
+    pub fn contend(api: &Server, user: &str, held: &Held) -> Self {
         let (leads, leader) = watch::channel(false);
         let mut manager = Self::start(api, user, held, leader);
         let (epochs, mut epoch) = watch::channel(None);

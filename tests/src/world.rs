@@ -1,5 +1,6 @@
-//! A cluster in memory with the real engine on it: an API server, the built-in controllers, kubelets that do as a test
-//! says, and a manager. On paused time a minute passes at once.
+//! A cluster with the real engine on it: an API server, the built-in controllers, kubelets that do as a test says, and a
+//! manager. In memory a minute passes at once. On a real control plane (see [`crate::cluster`]) settling takes as long as
+//! something happens, and what is said of minutes is shortened.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,41 +10,47 @@ use std::{
 };
 
 use k8s_openapi::{
-    NamespaceResourceScope, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    NamespaceResourceScope,
+    api::core::v1::{Node, Pod},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, DeleteParams, Patch, PatchParams},
-    core::DynamicObject,
+    api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams},
+    core::{DynamicObject, GroupVersionKind},
+    runtime::{conditions::is_crd_established, wait::await_condition},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use skerry_globalmanager::engine::Engine;
 use skerry_sandbox::{
-    ApiServer,
-    api::{FaultHandle, LogEntry, Mark, Options},
+    api::{FaultHandle, LogEntry, Mark},
     cluster::{Controllers, FakeKubelet, NodeSpec},
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
+use tokio::{sync::watch, time::sleep};
+
+use crate::{
+    manager::{Held, LEASE, Manager},
+    server::Server,
 };
 
-use crate::manager::{Held, LEASE, Manager};
-
 /// The namespace of the scenarios.
-pub const NAMESPACE: &str = "default";
+pub const NAMESPACE: &str = "scenario";
 /// The manager, as faults and the request log know it.
 pub const MANAGER: &str = "manager";
 /// The user, likewise.
 pub const USER: &str = "user";
 /// In virtual time: longer than anything that the cluster does by itself within a minute.
 pub const A_WHILE: Duration = Duration::from_secs(60);
+/// On a real control plane: no change for so long means that nothing more is to come. Stand-in pods take a second to start.
+const QUIET: Duration = Duration::from_millis(1500);
+/// On a real control plane nobody waits longer than this for time to pass: its own waits are set to be shorter.
+const LONG_ENOUGH: Duration = Duration::from_secs(20);
 
 /// The cluster and the manager.
 pub struct World {
     /// The API server.
-    pub api: ApiServer,
+    pub api: Server,
     /// The kubelets of `cloud-1`, `edge-1` and `edge-2`.
     pub kubelet: FakeKubelet,
     /// What nodes hold.
@@ -54,7 +61,7 @@ pub struct World {
     pub patience: Cell<Duration>,
     manager: RefCell<Option<Manager>>,
     killer: RefCell<Option<FaultHandle>>,
-    _controllers: Controllers,
+    _controllers: Option<Controllers>,
 }
 
 impl World {
@@ -68,19 +75,24 @@ impl World {
 
     /// A cluster with our CRDs, and nobody who looks after them.
     pub async fn without_manager() -> Self {
-        let world = Self::without_crds().await;
-        install_crds(&world.api.client()).await;
+        let world = Self::with_nodes_alone().await;
+        install_crds(&world.api.admin()).await;
         world
     }
 
     /// A cluster that has not heard of us.
     pub async fn without_crds() -> Self {
-        let api = ApiServer::with_options(&Options {
-            // A whole second: two runs of a scenario then round alike.
-            start: "2026-01-01T00:00:00Z".parse().expect("it is a time"),
-            ..Options::default()
-        });
-        let controllers = Controllers::spawn(api.client_as("controllers"), api.clock());
+        let world = Self::with_nodes_alone().await;
+        world.api.forget_us().await;
+        world
+    }
+
+    async fn with_nodes_alone() -> Self {
+        let api = Server::start().await;
+        let controllers = match &api {
+            Server::Sandbox(_) => Some(Controllers::spawn(api.client_as("controllers"), api.clock())),
+            Server::Cluster(_) => None,
+        };
         let nodes = [
             NodeSpec::cloud("cloud-1"),
             NodeSpec::edge("edge-1"),
@@ -147,7 +159,7 @@ impl World {
         for document in documents {
             let object: DynamicObject = serde_json::from_value(document).expect("the scenario's object has a kind");
             let types = object.types.clone().expect("the scenario's object has a kind");
-            let gvk = kube::core::GroupVersionKind::try_from(&types).expect("the scenario's object has an apiVersion");
+            let gvk = GroupVersionKind::try_from(&types).expect("the scenario's object has an apiVersion");
             let resource = ApiResource::from_gvk(&gvk);
             let api: Api<DynamicObject> = Api::namespaced_with(self.api.client_as(USER), NAMESPACE, &resource);
             let name = object.metadata.name.clone().expect("the scenario's object has a name");
@@ -205,12 +217,41 @@ impl World {
 
     /// Lets everything that follows from what was done happen.
     pub async fn settle(&self) {
-        self.pass(self.patience.get()).await;
+        match &self.api {
+            Server::Sandbox(_) => self.wait(sleep(self.patience.get())).await,
+            Server::Cluster(borrowed) => {
+                let quiet = async {
+                    // Whoever heard of the last change may only begin.
+                    borrowed.quiet(QUIET).await;
+                    while !self.manager_is_idle() {
+                        sleep(QUIET).await;
+                        borrowed.quiet(QUIET).await;
+                    }
+                };
+                // What fails for good is tried again for ever.
+                let limit = self.patience.get();
+                self.wait(async { drop(tokio::time::timeout(limit, quiet).await) })
+                    .await;
+            }
+        }
     }
 
     /// Lets time pass.
     pub async fn pass(&self, time: Duration) {
-        let end = Instant::now() + time;
+        match &self.api {
+            Server::Sandbox(_) => self.wait(sleep(time)).await,
+            Server::Cluster(_) => self.wait(sleep(time.min(LONG_ENOUGH))).await,
+        }
+    }
+
+    fn manager_is_idle(&self) -> bool {
+        let manager = self.manager.borrow();
+        manager.as_ref().is_none_or(|manager| manager.engine.idle(A_WHILE))
+    }
+
+    /// Waits, and replaces a manager that is killed meanwhile.
+    async fn wait(&self, end: impl Future<Output = ()>) {
+        let mut end = std::pin::pin!(end);
         loop {
             let killer = self.killer.borrow().clone();
             let hit = async {
@@ -224,20 +265,66 @@ impl World {
                     *self.killer.borrow_mut() = None;
                     self.restart_manager().await;
                 }
-                () = tokio::time::sleep_until(end) => return,
+                () = &mut end => return,
             }
         }
     }
 
-    /// Looks again every virtual second until `seen` finds what it looks for, for ten virtual minutes at most.
-    pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, mut seen: impl FnMut() -> F) -> T {
-        for _ in 0..600 {
+    /// Silences a node, until Kubernetes has seen it.
+    pub async fn lose_node(&self, node: &str) {
+        self.kubelet.lose_node(node);
+        self.node_becomes(node, "Unknown").await;
+    }
+
+    /// Brings a silenced node back, until Kubernetes has seen it.
+    pub async fn restore_node(&self, node: &str) {
+        self.kubelet.restore_node(node);
+        self.node_becomes(node, "True").await;
+    }
+
+    /// Deletes a node, until Kubernetes has given up the pods on it.
+    pub async fn delete_node(&self, node: &str) {
+        let nodes: Api<Node> = Api::all(self.api.client_as(USER));
+        nodes
+            .delete(node, &DeleteParams::default())
+            .await
+            .expect("the node can be deleted");
+        let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        self.until(&format!("the end of the pods on {node}"), async || {
+            let pods = self.view::<Pod>().list(&there).await.expect("pods can be listed");
+            pods.items.is_empty().then_some(())
+        })
+        .await;
+        self.settle().await;
+    }
+
+    async fn node_becomes(&self, node: &str, ready: &str) {
+        let nodes: Api<Node> = Api::all(self.api.client_as(USER));
+        self.until(&format!("{node} as {ready}"), async || {
+            let node = nodes.get(node).await.expect("the node can be read");
+            let mut conditions = node.status?.conditions?.into_iter();
+            conditions
+                .any(|condition| condition.type_ == "Ready" && condition.status == ready)
+                .then_some(())
+        })
+        .await;
+        self.settle().await;
+    }
+
+    /// Looks again every second until `seen` finds what it looks for, for ten virtual minutes at most; for two on a real
+    /// control plane.
+    pub async fn until<T>(&self, what: &str, mut seen: impl AsyncFnMut() -> Option<T>) -> T {
+        let limit = match &self.api {
+            Server::Sandbox(_) => 600,
+            Server::Cluster(_) => 120,
+        };
+        for _ in 0..limit {
             if let Some(found) = seen().await {
                 return found;
             }
             sleep(Duration::from_secs(1)).await;
         }
-        panic!("{what} was not seen within ten minutes");
+        panic!("{what} was not seen within {limit} seconds");
     }
 
     /// A point in the request log.
@@ -277,7 +364,8 @@ pub async fn install_crds(client: &Client) {
     install(client, &KINDS).await;
 }
 
-/// Installs our CRDs of these kinds as `kubectl apply --server-side --force-conflicts` does: over what there may be.
+/// Installs our CRDs of these kinds as `kubectl apply --server-side --force-conflicts` does: over what there may be; until
+/// they are served.
 pub async fn install(client: &Client, kinds: &[&str]) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let wanted = |crd: &&CustomResourceDefinition| kinds.contains(&crd.spec.names.kind.as_str());
@@ -286,5 +374,16 @@ pub async fn install(client: &Client, kinds: &[&str]) {
         crds.patch(name, &PatchParams::apply(USER).force(), &Patch::Apply(crd))
             .await
             .expect("the CRD is accepted");
+        await_condition(crds.clone(), name, is_crd_established())
+            .await
+            .expect("the CRD is established");
+        let names = &crd.spec.names;
+        let group = GroupVersionKind::gvk(&crd.spec.group, &crd.spec.versions[0].name, &names.kind);
+        let resource = ApiResource::from_gvk_with_plural(&group, &names.plural);
+        let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
+        // Some time after it has said so.
+        while objects.list(&ListParams::default()).await.is_err() {
+            sleep(Duration::from_millis(50)).await;
+        }
     }
 }

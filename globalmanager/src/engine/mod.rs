@@ -207,6 +207,11 @@ impl Engine {
             .collect()
     }
 
+    /// Whether no pass is under way or due within `time`.
+    pub fn idle(&self, time: Duration) -> bool {
+        self.shared.queue.lock().idle_until(Instant::now() + time)
+    }
+
     /// Asks for a look at a resource now.
     pub fn ask(&self, key: ResourceKey) {
         self.shared.queue.lock().ask(key, Instant::now());

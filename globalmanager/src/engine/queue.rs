@@ -96,6 +96,11 @@ impl<K: Ord + Clone> Queue<K> {
         self.due.first().map(|(at, _)| *at)
     }
 
+    /// Whether nothing runs, and nothing is due before `then`.
+    pub(crate) fn idle_until(&self, then: Instant) -> bool {
+        self.running.is_empty() && self.due_at().is_none_or(|due| due >= then)
+    }
+
     /// How many keys wait, due or not.
     pub(crate) fn depth(&self) -> usize {
         self.waiting.len()

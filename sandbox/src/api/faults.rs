@@ -58,6 +58,7 @@ pub struct Match {
     apply: Option<bool>,
     group: Option<String>,
     resource: Option<String>,
+    except: Option<String>,
     subresource: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
@@ -115,6 +116,13 @@ impl Match {
         self
     }
 
+    /// Only resources other than this one.
+    #[must_use]
+    pub fn except(mut self, resource: impl Into<String>) -> Self {
+        self.except = Some(resource.into());
+        self
+    }
+
     /// Only this subresource; empty for the main endpoint.
     #[must_use]
     pub fn subresource(mut self, subresource: impl Into<String>) -> Self {
@@ -161,6 +169,7 @@ impl Match {
             apply,
             group,
             resource,
+            except,
             subresource,
             namespace,
             name,
@@ -173,6 +182,7 @@ impl Match {
             && apply.is_none_or(|apply| apply == request.apply)
             && same::<str, _>(group.as_ref(), &request.group)
             && same::<str, _>(resource.as_ref(), &request.resource)
+            && except.as_ref().is_none_or(|except| *except != request.resource)
             && same::<str, _>(subresource.as_ref(), &request.subresource)
             && same::<str, _>(namespace.as_ref(), &request.namespace)
             && same::<str, _>(name.as_ref(), &request.name)

@@ -6,6 +6,8 @@ use axum::body::Body;
 use http::Request;
 use jiff::Timestamp;
 
+use self::front::Front;
+
 mod about;
 mod apply;
 mod builtin;
@@ -14,6 +16,7 @@ mod convert;
 mod crd;
 mod faults;
 mod field_error;
+mod front;
 mod ids;
 mod lifecycle;
 mod log;
@@ -33,6 +36,7 @@ mod status;
 mod store;
 mod verbs;
 mod watch;
+mod wire;
 
 pub use clock::Clock;
 pub use faults::{Fault, FaultHandle, Faults, Match};
@@ -41,6 +45,7 @@ pub use log::{LogEntry, Mark, RequestLog};
 pub use logs::{LogRequest, LogSource, LogStream};
 pub use request::{RequestInfo, Verb};
 pub use resource::{Generation, Resource, ScalePaths};
+pub use wire::Wire;
 
 /// Who asks where nobody says so.
 const ADMIN: &str = "system:admin";
@@ -77,8 +82,7 @@ impl Default for Options {
 
 struct Inner {
     state: Mutex<state::State>,
-    faults: Faults,
-    log: RequestLog,
+    front: Front,
     logs: logs::LogSources,
 }
 
@@ -112,8 +116,7 @@ impl ApiServer {
         Self {
             inner: Arc::new(Inner {
                 state,
-                faults: Faults::default(),
-                log: RequestLog::default(),
+                front: Front::default(),
                 logs: logs::LogSources::default(),
             }),
         }
@@ -146,12 +149,12 @@ impl ApiServer {
 
     /// The faults to inject.
     pub fn faults(&self) -> &Faults {
-        &self.inner.faults
+        &self.inner.front.faults
     }
 
     /// What was asked of this server.
     pub fn requests(&self) -> &RequestLog {
-        &self.inner.log
+        &self.inner.front.log
     }
 
     /// Who has the logs of a node's pods.

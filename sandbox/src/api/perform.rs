@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     Inner,
-    faults::{Fault, Hit},
+    faults::Fault,
     object::meta,
     options::{DeleteOptions, ListOptions, WriteOptions},
     request::Verb,
@@ -29,7 +29,7 @@ impl Inner {
         &self,
         incoming: &Incoming,
         resource: &Resource,
-        hit: Option<&Hit>,
+        fault: Option<&Fault>,
     ) -> Result<Reply, ApiError> {
         let call = Call {
             resource,
@@ -37,7 +37,7 @@ impl Inner {
         };
         let mut state = self.lock();
         let reply = if matches!(call.request.verb, Verb::Get | Verb::List | Verb::Watch) {
-            read(&state, &call, incoming, hit)
+            read(&state, &call, incoming, fault)
         } else {
             write(&mut state, &call, incoming)
         };
@@ -53,9 +53,9 @@ impl Inner {
     }
 }
 
-fn read(state: &State, call: &Call<'_>, incoming: &Incoming, hit: Option<&Hit>) -> Result<Reply, ApiError> {
+fn read(state: &State, call: &Call<'_>, incoming: &Incoming, fault: Option<&Fault>) -> Result<Reply, ApiError> {
     let options = ListOptions::parse(&incoming.query, false)?;
-    let revisions = match hit.map(|hit| &hit.fault) {
+    let revisions = match fault {
         Some(Fault::Stale { revisions }) => Some(*revisions),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! One HTTP request: read, logged, hit by faults or not, carried out, answered.
+//! One HTTP request: read, let through by what stands in front, carried out, answered.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::{
     ApiServer,
-    faults::{Fault, Hit},
+    faults::Fault,
+    front::Answer,
     negotiate::{self, View},
     object::meta,
     options::{ListOptions, Query},
@@ -19,9 +20,9 @@ use super::{
     resource::Resource,
     respond,
     state::Call,
-    status::{ApiError, MODIFIED},
+    status::ApiError,
     verbs::{PatchKind, fields_of},
-    watch::{Watcher, error_event},
+    watch::Watcher,
 };
 use crate::{schema::read_json, surface::protobuf};
 
@@ -32,7 +33,7 @@ const BODY_LIMIT: usize = 3 * 1024 * 1024;
 pub(super) struct Incoming {
     pub(super) request: RequestInfo,
     pub(super) query: Query,
-    parts: Parts,
+    pub(super) parts: Parts,
     pub(super) body: Bytes,
 }
 
@@ -95,84 +96,55 @@ impl Incoming {
     }
 }
 
+/// What a request turned out to be.
+pub(super) enum Asked {
+    /// One for a resource.
+    Resource(Box<Incoming>),
+    /// Any other, unread.
+    Other(Request<Body>),
+    /// One that is not to be had.
+    Refused(ApiError),
+}
+
+/// Reads a request.
+pub(super) async fn read(user: &str, request: Request<Body>) -> Asked {
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    let mut info = match route(request.method(), request.uri().path(), query.flag("watch")) {
+        Route::Resource(info) => info,
+        Route::NotAllowed => return Asked::Refused(ApiError::method_not_allowed()),
+        Route::Other => return Asked::Other(request),
+    };
+    user.clone_into(&mut info.user);
+    let (parts, body) = request.into_parts();
+    let body = match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => return Asked::Refused(ApiError::too_large(BODY_LIMIT)),
+        Err(error) => return Asked::Refused(ApiError::bad_request(format!("the body broke off: {error}"))),
+    };
+    let mut incoming = Incoming {
+        request: *info,
+        query,
+        parts,
+        body,
+    };
+    complete(&mut incoming);
+    Asked::Resource(Box::new(incoming))
+}
+
 impl ApiServer {
     pub(super) async fn serve(&self, user: &str, request: Request<Body>) -> Response<Body> {
-        let (parts, body) = request.into_parts();
-        let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let mut request = match route(&parts.method, parts.uri.path(), query.flag("watch")) {
-            Route::Resource(request) => request,
-            Route::NotAllowed => return respond::error(&ApiError::method_not_allowed()),
-            Route::Other => return self.about(&parts),
-        };
-        user.clone_into(&mut request.user);
-        let body = match Limited::new(body, BODY_LIMIT).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => return respond::error(&ApiError::too_large(BODY_LIMIT)),
-            Err(error) => return respond::error(&ApiError::bad_request(format!("the body broke off: {error}"))),
-        };
-        let mut incoming = Incoming {
-            request: *request,
-            query,
-            parts,
-            body,
-        };
-        complete(&mut incoming);
-        let at = self.inner.lock().clock.now();
-        let sequence = self.inner.log.push(at, incoming.request.clone());
-        let response = self.with_faults(&incoming).await;
-        self.inner.log.answered(sequence, response.status().as_u16());
-        response
-    }
-
-    async fn with_faults(&self, incoming: &Incoming) -> Response<Body> {
-        let mut other = None;
-        for hit in self.inner.faults.hits(&incoming.request) {
-            if let Fault::Latency(delay) = hit.fault {
-                hit.reached();
-                tokio::time::sleep(delay).await;
-            } else {
-                other = Some(hit);
+        match read(user, request).await {
+            Asked::Resource(incoming) => {
+                let now = self.clock().now();
+                self.inner.front.pass(self, &incoming, now).await
             }
+            Asked::Other(request) => self.about(&request.into_parts().0),
+            Asked::Refused(error) => respond::error(&error),
         }
-        let Some(hit) = other else {
-            return self.answer(incoming, None).await;
-        };
-        let what = super::status::GroupResource {
-            group: incoming.request.group.clone(),
-            resource: incoming.request.resource.clone(),
-        };
-        let error = match hit.fault {
-            Fault::Conflict => ApiError::conflict(&what, &incoming.request.name, MODIFIED),
-            Fault::TooManyRequests { retry_after } => ApiError::too_many_requests(
-                "the server has received too many requests and has asked us to try again later",
-                retry_after,
-            ),
-            Fault::InternalError => ApiError::internal("injected fault"),
-            Fault::Timeout { applied } => {
-                if applied {
-                    self.answer(incoming, None).await;
-                }
-                ApiError::timeout()
-            }
-            Fault::Crash { applied } => {
-                if applied {
-                    self.answer(incoming, None).await;
-                }
-                hit.reached();
-                return std::future::pending().await;
-            }
-            Fault::DropWatch { .. } | Fault::ExpireWatch | Fault::Stale { .. } | Fault::Latency(_) => {
-                let response = self.answer(incoming, Some(&hit)).await;
-                hit.reached();
-                return response;
-            }
-        };
-        hit.reached();
-        respond::error(&error)
     }
 
     /// Carries a request out. It waits for nothing but logs, so that a caller who is dropped was either served or not.
-    async fn answer(&self, incoming: &Incoming, hit: Option<&Hit>) -> Response<Body> {
+    async fn carry_out(&self, incoming: &Incoming, fault: Option<&Fault>) -> Response<Body> {
         let resource = match self.inner.lock().served(&incoming.request) {
             Ok(Some(resource)) => resource,
             Ok(None) => return respond::page_not_found(),
@@ -182,7 +154,7 @@ impl ApiServer {
             return respond::error(&ApiError::not_acceptable());
         };
         if incoming.request.verb == Verb::Watch {
-            return self.watch(incoming, &resource, view, hit);
+            return self.watch(incoming, &resource, view, fault);
         }
         if incoming.request.subresource == "log" {
             return match self.log(incoming, &resource).await {
@@ -190,7 +162,7 @@ impl ApiServer {
                 Err(error) => respond::error(&error),
             };
         }
-        match self.inner.perform(incoming, &resource, hit) {
+        match self.inner.perform(incoming, &resource, fault) {
             Ok(reply) => {
                 let now = self.inner.lock().clock.now();
                 respond::reply(&resource, view, reply, now)
@@ -212,7 +184,13 @@ impl ApiServer {
         Ok(response)
     }
 
-    fn watch(&self, incoming: &Incoming, resource: &Arc<Resource>, view: View, hit: Option<&Hit>) -> Response<Body> {
+    fn watch(
+        &self,
+        incoming: &Incoming,
+        resource: &Arc<Resource>,
+        view: View,
+        fault: Option<&Fault>,
+    ) -> Response<Body> {
         let parsed = ListOptions::parse(&incoming.query, true).and_then(|options| {
             let fields = fields_of(resource, options.fields.clone())?;
             Ok(ListOptions { fields, ..options })
@@ -221,11 +199,6 @@ impl ApiServer {
             Ok(options) => options,
             Err(error) => return respond::error(&error),
         };
-        let fault = hit.map(|hit| &hit.fault);
-        if fault == Some(&Fault::ExpireWatch) {
-            let event = error_event(&ApiError::expired("too old resource version: 1 (2)"));
-            return respond::json(http::StatusCode::OK, event);
-        }
         let namespace = &incoming.request.namespace;
         let mut watcher = Watcher::open(&self.inner, &mut self.inner.lock(), resource, namespace, options, view);
         if let Some(Fault::DropWatch { after }) = fault {
@@ -236,6 +209,12 @@ impl ApiServer {
             Some((Ok::<_, std::convert::Infallible>(events), watcher))
         });
         respond::json(http::StatusCode::OK, Body::from_stream(events))
+    }
+}
+
+impl Answer for ApiServer {
+    async fn answer(&self, incoming: &Incoming, fault: Option<&Fault>) -> Response<Body> {
+        self.carry_out(incoming, fault).await
     }
 }
 

@@ -113,6 +113,18 @@ impl ControlPlane {
         }
     }
 
+    /// The address of etcd's HTTP interface.
+    pub fn etcd(&self) -> String {
+        format!("http://127.0.0.1:{}", self.site.port + 1)
+    }
+
+    /// Fails, with the last words, if a process of it has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.etcd.check()?;
+        self.api_server.check()?;
+        self.others.iter_mut().try_for_each(Process::check)
+    }
+
     /// The address of the API server.
     pub fn server(&self) -> String {
         server(&self.site)
@@ -155,7 +167,7 @@ impl ControlPlane {
         self.wait()
     }
 
-    /// Resident memory of the API server, in bytes.
+    /// The process id of the API server.
     pub fn pid_of_api_server(&self) -> u32 {
         self.api_server.pid()
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{Api, api::DeleteParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
 use rstest::rstest;
 use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, Model};
@@ -12,7 +12,6 @@ use skerry_sandbox::cluster::Timing;
 use skerry_tests::{
     NAMESPACE, World,
     look::{env, text},
-    world::USER,
 };
 use skerry_workloads::{Payload, WorkerMessage};
 
@@ -224,7 +223,7 @@ async fn a_pod_on_a_lost_node_is_replaced_once_the_node_is_given_up() {
     world.apply(&manifest).await;
     let before = pod(&world, PLACES[2]).await;
     let node = text(&before, "/spec/nodeName").to_owned();
-    world.kubelet.lose_node(&node);
+    world.lose_node(&node).await;
     // Kubernetes waits five minutes, deletes the pod, and then waits for the node's word.
     world.pass(Duration::from_secs(420)).await;
     let told = world.condition::<FederatedLearningJob>("surface", "Progressing").await;
@@ -234,9 +233,7 @@ async fn a_pod_on_a_lost_node_is_replaced_once_the_node_is_given_up() {
         "{told}"
     );
     assert_eq!(phase(&world).await, "Running", "no failure");
-    let nodes: Api<Node> = Api::all(world.api.client_as(USER));
-    nodes.delete(&node, &DeleteParams::default()).await.unwrap();
-    world.pass(Duration::from_secs(120)).await;
+    world.delete_node(&node).await;
     let after = pod(&world, PLACES[2]).await;
     assert_ne!(uid(&after), uid(&before));
     assert_ne!(text(&after, "/spec/nodeName"), node);
@@ -375,7 +372,7 @@ async fn two_jobs_do_not_touch_each_others_pods() {
     for place in others {
         let pod = pod(&world, place).await;
         if place.contains("train") {
-            assert_eq!(env(&pod["spec"])["AGG_IP"], "other-aggregation.default");
+            assert_eq!(env(&pod["spec"])["AGG_IP"], format!("other-aggregation.{NAMESPACE}"));
         }
         before.push(uid(&pod).to_owned());
     }

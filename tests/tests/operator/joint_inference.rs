@@ -1,11 +1,6 @@
 //! Joint inference services, from the manifest to the children and back.
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    autoscaling::v2::HorizontalPodAutoscaler,
-    core::v1::{Node, Pod},
-};
-use kube::{Api, api::DeleteParams};
+use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod};
 use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::JointInferenceService;
 use skerry_globalmanager::engine::Taken;
@@ -13,7 +8,6 @@ use skerry_sandbox::cluster::Behaviour;
 use skerry_tests::{
     NAMESPACE, World,
     look::{env, text},
-    world::USER,
 };
 use skerry_workloads::{ObjectKind, Payload, WorkerMessage};
 
@@ -131,15 +125,13 @@ async fn a_service_is_judged_by_the_availability_of_its_deployments() {
 #[tokio::test(start_paused = true)]
 async fn a_flap_of_availability_heals() {
     let world = serving().await;
-    world.kubelet.lose_node("edge-1");
-    world.settle().await;
+    world.lose_node("edge-1").await;
     assert_eq!(
         world.condition::<JointInferenceService>("helmet", "Ready").await,
         "False WorkersUnavailable: waiting for available pods of the edge worker"
     );
     let mark = world.mark();
-    world.kubelet.restore_node("edge-1");
-    world.settle().await;
+    world.restore_node("edge-1").await;
     assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
     assert_eq!(world.state::<JointInferenceService>("helmet").await, "Running");
     let writes = world.writes_since(mark);
@@ -165,7 +157,7 @@ async fn no_state_is_terminal() {
             && message.ends_with("keeps failing, last with exit code 1")
     };
     world
-        .until("the failure", || async {
+        .until("the failure", async || {
             let ready = world.condition::<JointInferenceService>("helmet", "Ready").await;
             failing(&ready).then_some(())
         })
@@ -173,7 +165,7 @@ async fn no_state_is_terminal() {
     assert_eq!(world.state::<JointInferenceService>("helmet").await, "Failed");
     behave(&world, "little", Behaviour::Run);
     world
-        .until("the recovery", || async {
+        .until("the recovery", async || {
             let ready = world.condition::<JointInferenceService>("helmet", "Ready").await;
             (ready == READY).then_some(())
         })
@@ -259,13 +251,11 @@ async fn a_worker_that_the_scheduler_places_is_told_to_the_node_where_it_runs() 
     };
     assert_eq!(told(), std::slice::from_ref(&first));
     // After the node is lost, the Deployment's pod is made anew on the other one. The lost node's own may still run.
-    world.kubelet.lose_node(&first);
+    world.lose_node(&first).await;
     world.pass(std::time::Duration::from_secs(420)).await;
     let second = placed().await;
     assert_ne!(second, first);
     assert_eq!(told().len(), 2);
-    let nodes: Api<Node> = Api::all(world.api.client_as(USER));
-    nodes.delete(&first, &DeleteParams::default()).await.unwrap();
-    world.pass(std::time::Duration::from_secs(120)).await;
+    world.delete_node(&first).await;
     assert_eq!(told(), [second]);
 }

@@ -168,10 +168,9 @@ async fn a_status_costs_one_write_per_actual_change() {
         .delete::<Service>("surface-aggregation", &DeleteParams::default())
         .await;
     world.apply(SERVICE).await;
-    world.kubelet.lose_node("edge-1");
+    world.lose_node("edge-1").await;
     world.pass(Duration::from_secs(120)).await;
-    world.kubelet.restore_node("edge-1");
-    world.settle().await;
+    world.restore_node("edge-1").await;
     let uid = world.uid::<Dataset>("share-1").await;
     for samples in [7, 7, 8] {
         let samples = Payload::Samples(samples);

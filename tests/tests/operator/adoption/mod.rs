@@ -52,7 +52,7 @@ async fn sednas() -> World {
 async fn with_definitions() -> World {
     let world = World::without_crds().await;
     for crd in definitions() {
-        let crds: Api<CustomResourceDefinition> = Api::all(world.api.client());
+        let crds: Api<CustomResourceDefinition> = Api::all(world.api.admin());
         crds.create(&PostParams::default(), &crd).await.unwrap();
     }
     world
@@ -122,7 +122,7 @@ async fn install_ours(world: &World) {
         "Model",
         "VideoAnalyticsJob",
     ];
-    install(&world.api.client(), &kinds).await;
+    install(&world.api.admin(), &kinds).await;
 }
 
 /// The cluster changes hands.

@@ -1,0 +1,184 @@
+//! The way to an API server that is not ours, with the same log and the same faults as the one in memory has.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    Faults, RequestLog,
+    faults::Fault,
+    front::{Answer, Front},
+    request::Verb,
+    respond,
+    serve::{Asked, Incoming, read},
+    status::ApiError,
+};
+
+/// A way to an API server. Clones share log and faults.
+#[derive(Clone)]
+pub struct Wire {
+    client: kube::Client,
+    front: Arc<Front>,
+}
+
+impl Wire {
+    /// A way over `client`, whose user may impersonate others.
+    pub fn new(client: kube::Client) -> Self {
+        Self {
+            client,
+            front: Arc::default(),
+        }
+    }
+
+    /// A client that speaks as `user`, a member of `groups`.
+    pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
+        let (wire, user) = (self.clone(), user.to_owned());
+        let groups: Vec<_> = groups.iter().map(|&group| group.to_owned()).collect();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (wire, user, groups) = (wire.clone(), user.clone(), groups.clone());
+            async move { Ok::<_, Infallible>(wire.serve(&user, &groups, request.map(Body::new)).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// The faults to inject.
+    pub fn faults(&self) -> &Faults {
+        &self.front.faults
+    }
+
+    /// What was asked by the clients of this way.
+    pub fn requests(&self) -> &RequestLog {
+        &self.front.log
+    }
+
+    async fn serve(&self, user: &str, groups: &[String], mut request: Request<Body>) -> Response<Body> {
+        let text = |text: &str| HeaderValue::from_str(text).ok();
+        for (name, value) in std::iter::once(("impersonate-user", user))
+            .chain(groups.iter().map(|group| ("impersonate-group", group.as_str())))
+        {
+            if let Some(value) = text(value) {
+                request.headers_mut().append(name, value);
+            }
+        }
+        match read(user, request).await {
+            Asked::Resource(incoming) => self.front.pass(self, &incoming, Timestamp::now()).await,
+            Asked::Other(request) => self.forward(request).await,
+            Asked::Refused(error) => respond::error(&error),
+        }
+    }
+
+    async fn forward(&self, request: Request<Body>) -> Response<Body> {
+        let request = match buffered(request).await {
+            Ok(request) => request,
+            Err(error) => return respond::error(&ApiError::internal(error.to_string())),
+        };
+        match self.client.send(request).await {
+            Ok(response) => response.map(Body::new),
+            // What a proxy says of a server that is away.
+            Err(error) => {
+                let mut away = ApiError::internal(error.to_string());
+                away.code = StatusCode::SERVICE_UNAVAILABLE;
+                respond::error(&away)
+            }
+        }
+    }
+
+    async fn send(&self, incoming: &Incoming, uri: Uri) -> Response<Body> {
+        let mut request = Request::new(Body::from(incoming.body.clone()));
+        *request.method_mut() = incoming.parts.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = incoming.parts.headers.clone();
+        self.forward(request).await
+    }
+
+    /// Where the state of so many revisions ago is listed.
+    async fn earlier(&self, incoming: &Incoming, revisions: u64) -> Option<Uri> {
+        let path = incoming.parts.uri.path();
+        let mut newest = Request::new(Body::empty());
+        *newest.method_mut() = Method::GET;
+        *newest.uri_mut() = format!("{path}?limit=1").parse().ok()?;
+        let answer = self.forward(newest).await.into_body().collect().await.ok()?.to_bytes();
+        let answer: Value = serde_json::from_slice(&answer).ok()?;
+        let newest: u64 = answer.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()?;
+        let query = incoming.parts.uri.query().unwrap_or_default();
+        let mut wanted = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            if !matches!(&*name, "resourceVersion" | "resourceVersionMatch") {
+                wanted.append_pair(&name, &value);
+            }
+        }
+        wanted.append_pair("resourceVersion", &newest.saturating_sub(revisions).max(1).to_string());
+        wanted.append_pair("resourceVersionMatch", "Exact");
+        format!("{path}?{}", wanted.finish()).parse().ok()
+    }
+}
+
+impl Answer for Wire {
+    async fn answer(&self, incoming: &Incoming, fault: Option<&Fault>) -> Response<Body> {
+        let uri = match fault {
+            Some(Fault::Stale { revisions }) if incoming.request.verb == Verb::List => {
+                self.earlier(incoming, *revisions).await
+            }
+            _ => None,
+        };
+        let response = self
+            .send(incoming, uri.unwrap_or_else(|| incoming.parts.uri.clone()))
+            .await;
+        match fault {
+            Some(Fault::DropWatch { after }) => response.map(|body| first_lines(body, *after)),
+            _ => response,
+        }
+    }
+}
+
+async fn buffered(request: Request<Body>) -> Result<Request<kube::client::Body>, axum::Error> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    Ok(Request::from_parts(parts, kube::client::Body::from(body)))
+}
+
+/// The body up to the end of so many lines.
+fn first_lines(body: Body, lines: usize) -> Body {
+    let cut = stream::unfold((body.into_data_stream(), lines), |(mut chunks, left)| async move {
+        if left == 0 {
+            return None;
+        }
+        let chunk = match chunks.next().await? {
+            Ok(chunk) => chunk,
+            Err(error) => return Some((Err(error), (chunks, 0))),
+        };
+        let (chunk, left) = cut_after(chunk, left);
+        Some((Ok(chunk), (chunks, left)))
+    });
+    Body::from_stream(cut)
+}
+
+fn cut_after(chunk: Bytes, mut lines: usize) -> (Bytes, usize) {
+    for (index, byte) in chunk.iter().enumerate() {
+        if *byte == b'\n' {
+            lines -= 1;
+            if lines == 0 {
+                return (chunk.slice(..=index), 0);
+            }
+        }
+    }
+    (chunk, lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_cut_at_the_end_of_a_line() {
+        let text = Bytes::from_static(b"one\ntwo\nthree\n");
+        assert_eq!(cut_after(text.clone(), 2), (Bytes::from_static(b"one\ntwo\n"), 0));
+        assert_eq!(cut_after(text.clone(), 5), (text, 2));
+    }
+}
