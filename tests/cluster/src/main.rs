@@ -71,8 +71,8 @@ fn test_program(name: &str) -> anyhow::Result<PathBuf> {
     )?;
     let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages
-        .filter(|message| message["target"]["name"] == name)
-        .find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
+        .filter(|message| message.pointer("/target/name").is_some_and(|target| target == name))
+        .find_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
         .with_context(|| format!("cargo names no program of the test {name}"))
 }
 

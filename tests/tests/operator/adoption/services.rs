@@ -263,7 +263,7 @@ apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
   name: hpa-helmet-deployment-edge
-  namespace: default
+  namespace: scenario
   labels: {jointinferenceservice.sedna.io/name: helmet, jointinferenceservice.sedna.io/uid: UID, jointinferenceservice.sedna.io/worker-type: edge}
   ownerReferences: [{apiVersion: sedna.io/v1alpha1, kind: JointInferenceService, name: helmet, uid: UID, controller: true, blockOwnerDeletion: true}]
 spec:
