@@ -4,13 +4,13 @@ use futures::future::LocalBoxFuture;
 use rstest::rstest;
 use serde_json::json;
 use skerry_crds::sedna::v1alpha1::{JointInferenceService, Model};
-use skerry_sandbox::api::{Fault, FaultHandle, Match};
+use skerry_sandbox::api::{Fault, Match};
 use skerry_tests::{World, world::MANAGER};
 
 use super::{serve, train};
 use crate::{
     JOB, edited,
-    faults::{Life, Lived, assert_same, live_in},
+    faults::{Life, Lived, assert_same, kill_after_each_write, live_in},
 };
 
 /// One worker after the other is replaced, with all that hangs on it.
@@ -37,20 +37,7 @@ async fn live(faults: impl FnOnce(&World)) -> Lived {
 
 #[tokio::test(start_paused = true)]
 async fn a_manager_killed_after_any_write_leaves_nothing_of_sednas_and_nothing_double() {
-    let expected = live(|_| {}).await;
-    assert!(expected.writes.len() > 20, "only {:?}", expected.writes);
-    for write in &expected.writes {
-        let mut crash: Option<FaultHandle> = None;
-        let found = live(|world| {
-            let here = Match::writes().user(MANAGER).nth(*write);
-            let fault = world.api.faults().inject(here, Fault::Crash { applied: true });
-            world.kill_manager_at(fault.clone());
-            crash = Some(fault);
-        })
-        .await;
-        assert_eq!(crash.unwrap().hits(), 1, "write {write} never came");
-        assert_same(&found, &expected, &format!("killed after write {write}"));
-    }
+    kill_after_each_write(async |faults| live(faults).await).await;
 }
 
 #[rstest]

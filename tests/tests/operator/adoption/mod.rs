@@ -292,7 +292,7 @@ async fn the_way_back_deletes_and_restarts_nothing() {
             .collect::<Vec<_>>()
     };
     let before = (specs(&world).await, running(&world).await);
-    let crds: Api<CustomResourceDefinition> = Api::all(world.api.client());
+    let crds: Api<CustomResourceDefinition> = Api::all(world.api.admin());
     for crd in definitions() {
         let name = crd.metadata.name.as_deref().unwrap();
         let how = PatchParams::apply("kubectl").force();
