@@ -23,24 +23,22 @@ pub enum Server {
     /// In memory, with time that passes at once.
     Sandbox(ApiServer),
     /// A real control plane.
-    Cluster(Borrowed),
+    Cluster(Box<Borrowed>),
 }
 
 impl Server {
     /// A real one where there is one to be borrowed (see [`crate::cluster`]), or else one in memory.
     pub async fn start() -> Self {
-        match Borrowed::take().await {
-            Some(borrowed) => Self::Cluster(borrowed),
-            None => {
-                let server = ApiServer::with_options(&Options {
-                    // A whole second: two runs of a scenario then round alike.
-                    start: "2026-01-01T00:00:00Z".parse().expect("it is a time"),
-                    ..Options::default()
-                });
-                make_namespace(&server.client()).await;
-                Self::Sandbox(server)
-            }
+        if let Some(borrowed) = Borrowed::take().await {
+            return Self::Cluster(Box::new(borrowed));
         }
+        let server = ApiServer::with_options(&Options {
+            // A whole second: two runs of a scenario then round alike.
+            start: "2026-01-01T00:00:00Z".parse().expect("it is a time"),
+            ..Options::default()
+        });
+        make_namespace(&server.client()).await;
+        Self::Sandbox(server)
     }
 
     /// Takes our kinds away, which an earlier scenario may have made known.
