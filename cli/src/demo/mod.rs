@@ -73,7 +73,7 @@ fn kept(stack: &Stack) -> String {
         "\nEverything goes on running; Ctrl-C ends it. In another shell:\n\n    \
          export KUBECONFIG={}\n    \
          kubectl get nodes,fl,models,pods\n    \
-         kubectl apply -f examples/joint-inference/digits.yaml\n    \
+         kubectl apply --server-side -f examples/joint-inference/digits.yaml\n    \
          kubectl get ji -w\n",
         stack.kubeconfig().display()
     )
