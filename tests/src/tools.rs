@@ -4,10 +4,9 @@
 use std::path::Path;
 
 /// A tool, and what is not tested without it.
-const TOOLS: [(&str, &str); 3] = [
+const TOOLS: [(&str, &str); 2] = [
     ("kubectl", "what an unmodified kubectl sees of the sandbox"),
     ("helm", "what helm itself makes of the chart"),
-    ("nc", "that a Service leads to a process of its pod"),
 ];
 
 /// Whether a tool is on `PATH`.
