@@ -52,6 +52,12 @@ pub struct Flags {
     /// Where workers in their node's network find the local controller (`LC_SERVER`).
     #[arg(long, env = "SKERRY_LOCAL_CONTROLLER_SERVER", value_name = "URL")]
     pub local_controller_server: Option<String>,
+    /// Sedna's knowledge base for lifelong learning; without effect so far.
+    #[arg(long, env = "SKERRY_KNOWLEDGE_BASE_SERVER", value_name = "URL")]
+    pub knowledge_base_server: Option<String>,
+    /// Sedna's resync of its caches; without effect, because no event is lost here.
+    #[arg(long, env = "SKERRY_MIN_RESYNC_PERIOD_SECONDS", value_name = "SECONDS")]
+    pub min_resync_period_seconds: Option<i64>,
     /// Image of the container that fetches models and data before a worker starts.
     #[arg(long, env = "SKERRY_STORAGE_INITIALIZER_IMAGE", value_name = "IMAGE")]
     pub storage_initializer_image: Option<String>,
@@ -148,6 +154,8 @@ impl Config {
             websocket_address,
             websocket_port,
             local_controller_server,
+            knowledge_base_server: _,
+            min_resync_period_seconds: _,
             storage_initializer_image,
             admin_address,
             lease_namespace,
