@@ -260,7 +260,10 @@ impl World {
         let manager = match who {
             // A node that belongs nowhere yet would join them, as it should.
             Who::OtherCluster if self.disk.position.is_some() => 0,
-            Who::Deposed(which) => 1 + usize::from(which) % ours,
+            Who::Deposed(which) => {
+                let deposed = 1 + usize::from(which) % ours;
+                if self.would_know(deposed) { deposed } else { ours }
+            }
             Who::Present | Who::OtherCluster => ours,
         };
         let number = self.connections;
@@ -275,6 +278,20 @@ impl World {
             closed: false,
         });
         self.node(Input::Connected);
+    }
+
+    /// Whether the node can tell that a manager is deposed: by the terms of a Lease that it knows. A Lease that was made
+    /// anew before the node ever met its holder looks like a new one; its holder is given up by itself within seconds.
+    fn would_know(&self, manager: usize) -> bool {
+        let Some(position) = &self.disk.position else {
+            return true;
+        };
+        let known = |lease: &String| {
+            *lease == position.epoch.lease || self.left.get(lease).is_some_and(|until| self.now < *until)
+        };
+        self.managers
+            .get(manager)
+            .is_some_and(|manager| known(&manager.server.epoch.lease))
     }
 
     fn deliver_down(&mut self) {
