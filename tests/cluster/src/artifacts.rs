@@ -50,6 +50,21 @@ impl Workshop {
         self.link("kubernetes", NEWEST, "go.1.36.mod", &["-modfile=go.1.36.mod"])
     }
 
+    /// The program of the container that holds a pod's namespaces.
+    pub fn pause(&self) -> anyhow::Result<PathBuf> {
+        let source = fs::read_to_string(self.module.join("pause/main.go"))?;
+        self.keep("pause", "1", &[source], |path| {
+            output(
+                Command::new("go")
+                    .current_dir(&self.module)
+                    .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
+                    .arg(path)
+                    .arg("./pause")
+                    .envs(go()),
+            )
+        })
+    }
+
     /// The cluster's name server.
     pub fn coredns(&self) -> anyhow::Result<PathBuf> {
         self.install("coredns", COREDNS)

@@ -4,7 +4,10 @@
 pub mod artifacts;
 pub mod control_plane;
 pub mod enclosure;
+pub mod hosts;
 pub mod network;
 pub mod node;
+pub mod packages;
 pub mod pki;
 pub mod process;
+pub mod real;

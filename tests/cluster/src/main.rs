@@ -12,13 +12,17 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use skerry_cluster::{
     artifacts::Workshop,
     control_plane::{ControlPlane, Site},
     enclosure::{self, FOLDER},
+    hosts::{Hosts, Programs},
+    packages,
     process::output,
+    real::Tour,
 };
 
 /// Runs the scenarios of Skerry on a real Kubernetes.
@@ -27,9 +31,36 @@ use skerry_cluster::{
 struct Arguments {
     /// Only scenarios whose names contain this.
     filter: Option<String>,
+    /// Only one tier.
+    #[arg(long)]
+    only: Option<Tier>,
     /// How many control planes work side by side.
     #[arg(long, default_value_t = 4)]
     planes: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Tier {
+    /// The scenarios, on control planes with stand-in nodes.
+    Scenarios,
+    /// The chart and the examples, on two hosts with real nodes.
+    Hosts,
+}
+
+/// What is built outside, for use inside.
+#[derive(Serialize, Deserialize)]
+struct Built {
+    kubernetes: PathBuf,
+    scenarios: Option<PathBuf>,
+    hosts: Option<ForHosts>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ForHosts {
+    coredns: PathBuf,
+    pause: PathBuf,
+    helm: PathBuf,
+    images: Vec<PathBuf>,
 }
 
 /// What is to be done inside the enclosure, as its first argument.
@@ -52,20 +83,48 @@ fn main() -> ExitCode {
 
 /// Builds all that needs the world outside, then goes inside.
 fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    Arguments::parse();
-    let workshop = Workshop::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("kubernetes"))?;
-    let kubernetes = workshop.kubernetes()?;
-    let scenarios = test_program("operator")?;
-    let mut inside: Vec<OsString> = vec![WITHIN.into(), kubernetes.into(), scenarios.into()];
+    let Arguments {
+        filter,
+        only,
+        planes: _,
+    } = Arguments::parse();
+    let workshop = Workshop::new(here().join("kubernetes"))?;
+    let wanted = |tier| only.is_none_or(|only| only == tier);
+    let scenarios = wanted(Tier::Scenarios).then(|| test_program("operator")).transpose()?;
+    // A filter names scenarios.
+    let hosts = wanted(Tier::Hosts) && (filter.is_none() || only.is_some());
+    let built = Built {
+        kubernetes: workshop.kubernetes()?,
+        scenarios,
+        hosts: hosts.then(|| for_hosts(&workshop)).transpose()?,
+    };
+    let mut inside: Vec<OsString> = vec![WITHIN.into(), serde_json::to_string(&built)?.into()];
     inside.extend_from_slice(arguments);
     Ok(enclosure::code(enclosure::enclose(&inside)?))
 }
 
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn for_hosts(workshop: &Workshop) -> anyhow::Result<ForHosts> {
+    packages::install()?;
+    let told = output(cargo().args(["run", "--quiet", "--locked", "--package", "skerry-dist", "--", "images"]))?;
+    // Each line names an image and its file.
+    let files = told.lines().filter_map(|line| line.split_whitespace().nth(1));
+    let root = skerry_dist::root();
+    Ok(ForHosts {
+        coredns: workshop.coredns()?,
+        pause: workshop.pause()?,
+        helm: workshop.helm()?,
+        images: files.map(|file| root.join(file)).collect(),
+    })
+}
+
 /// The path of a test program of `skerry-tests`, built if need be.
 fn test_program(name: &str) -> anyhow::Result<PathBuf> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let told = output(
-        Command::new(cargo)
+        cargo()
             .args(["test", "--locked", "--package", "skerry-tests", "--test", name])
             .args(["--no-run", "--message-format=json"]),
     )?;
@@ -76,13 +135,30 @@ fn test_program(name: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("cargo names no program of the test {name}"))
 }
 
+fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(skerry_dist::root());
+    cargo
+}
+
 fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let [kubernetes, scenarios, rest @ ..] = arguments else {
-        bail!("two programs are needed");
-    };
+    let (built, rest) = arguments.split_first().context("nothing was built")?;
+    let built: Built = serde_json::from_str(built.to_str().context("what was built is text")?)?;
     let arguments = Arguments::parse_from(std::iter::once(&OsString::from("run")).chain(rest));
+    let mut good = true;
+    if let Some(scenarios) = &built.scenarios {
+        good &= run_scenarios(&built.kubernetes, scenarios, &arguments)?;
+    }
+    if let Some(hosts) = &built.hosts {
+        tour(&built.kubernetes, hosts)?;
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the scenarios, as many at once as there are control planes.
+fn run_scenarios(kubernetes: &Path, scenarios: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
     let begun = Instant::now();
-    let mut planes = start_planes(Path::new(kubernetes), arguments.planes)?;
+    let mut planes = start_planes(kubernetes, arguments.planes)?;
     println!(
         "{} control planes ready in {} s",
         planes.len(),
@@ -104,7 +180,22 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     for plane in &mut planes {
         plane.check()?;
     }
-    Ok(enclosure::code(status))
+    Ok(status.success())
+}
+
+/// Starts the hosts and takes the tour of them.
+fn tour(kubernetes: &Path, built: &ForHosts) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let folder = Path::new(FOLDER).join("hosts");
+    fs::create_dir_all(&folder)?;
+    let programs = Programs {
+        kubernetes: kubernetes.to_owned(),
+        coredns: built.coredns.clone(),
+        pause: built.pause.clone(),
+    };
+    let hosts = Hosts::start(&programs, &folder, &built.images)?;
+    println!("two hosts ready in {} s", begun.elapsed().as_secs());
+    Tour::new(&hosts, &built.helm, &skerry_dist::root(), &folder).run()
 }
 
 /// Control planes side by side, each with ports of its own.

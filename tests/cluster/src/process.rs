@@ -94,6 +94,13 @@ impl Process {
     }
 }
 
+impl Drop for Process {
+    fn drop(&mut self) {
+        // If it is gone already, all the better.
+        let _ = self.kill();
+    }
+}
+
 /// Runs a program to its end; its standard output. What it prints on standard error is in the error.
 pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> anyhow::Result<String> {
     output(Command::new(program).args(arguments))

@@ -1,0 +1,123 @@
+//! The two hosts with all that runs on them: the control plane and the name server in the cloud, a node on each.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use skerry_dist::{
+    Arch,
+    oci::{self, Config, Entry},
+};
+
+use crate::{
+    control_plane::{ControlPlane, Site, command},
+    network::{self, CLOUD, EDGE},
+    node::{Node, PAUSE},
+    process::{Process, until},
+};
+
+/// How long nodes may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What hosts are made of.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// Kubernetes, with its kubelet.
+    pub kubernetes: PathBuf,
+    /// The name server.
+    pub coredns: PathBuf,
+    /// The program of a pod's own container.
+    pub pause: PathBuf,
+}
+
+/// Both hosts.
+pub struct Hosts {
+    /// The control plane, on the host in the cloud.
+    pub plane: ControlPlane,
+    /// The node in the cloud.
+    pub cloud: Node,
+    /// The node at the edge.
+    pub edge: Node,
+    _name_server: Process,
+}
+
+impl Hosts {
+    /// Starts both, with images on each, and waits until their nodes are ready.
+    pub fn start(programs: &Programs, folder: &Path, images: &[PathBuf]) -> anyhow::Result<Self> {
+        network::make()?;
+        let plane = ControlPlane::start(Site {
+            kubernetes: programs.kubernetes.clone(),
+            folder: folder.join("control-plane"),
+            address: CLOUD.address,
+            port: 6443,
+            netns: Some(CLOUD.name.to_owned()),
+            hasty: false,
+        })?;
+        let name_server = serve_names(&plane, programs, folder)?;
+        let mut images = images.to_vec();
+        images.push(pause_image(programs, folder)?);
+        let start = |host: network::Host| {
+            let folder = folder.join(host.name);
+            Node::start(&plane, host, &programs.kubernetes, &folder, &images, CLOUD.address)
+        };
+        let (cloud, edge) = (start(CLOUD)?, start(EDGE)?);
+        let mut hosts = Self {
+            plane,
+            cloud,
+            edge,
+            _name_server: name_server,
+        };
+        hosts.wait().context("waiting for the nodes")?;
+        Ok(hosts)
+    }
+
+    fn wait(&mut self) -> anyhow::Result<()> {
+        let ready = r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#;
+        until(PATIENCE, || {
+            self.cloud.check()?;
+            self.edge.check()?;
+            let nodes = self.plane.kubectl(&["get", "nodes", "-o", ready])?;
+            Ok((nodes.lines().filter(|ready| *ready == "True").count() == 2).then_some(()))
+        })?;
+        // As KubeEdge labels its nodes.
+        self.plane
+            .kubectl(&["label", "node", EDGE.name, "node-role.kubernetes.io/edge="])
+            .map(drop)
+    }
+}
+
+/// The name server listens where pods ask: on the host in the cloud.
+fn serve_names(plane: &ControlPlane, programs: &Programs, folder: &Path) -> anyhow::Result<Process> {
+    let file = folder.join("Corefile");
+    let kubeconfig = plane.access().admin;
+    fs::write(
+        &file,
+        format!(
+            "cluster.local:53 {{\n  bind {}\n  errors\n  kubernetes cluster.local {{\n    kubeconfig {} tests\n  }}\n}}\n",
+            CLOUD.address,
+            kubeconfig.display()
+        ),
+    )?;
+    let mut run = command(Some(CLOUD.name), &programs.coredns);
+    run.arg("-conf").arg(&file);
+    Process::start("coredns", folder, run)
+}
+
+fn pause_image(programs: &Programs, folder: &Path) -> anyhow::Result<PathBuf> {
+    let entry = Entry {
+        path: "pause".to_owned(),
+        executable: true,
+        content: fs::read(&programs.pause)?,
+    };
+    let config = Config {
+        user: "65532:65532".to_owned(),
+        ports: vec![],
+        entrypoint: vec!["/pause".to_owned()],
+    };
+    let path = folder.join("pause.tar");
+    fs::write(&path, oci::archive(PAUSE, Arch::HERE, &config, &[entry])?)?;
+    Ok(path)
+}
