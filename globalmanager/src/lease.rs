@@ -8,7 +8,7 @@
 //!     └──────────────────────────────────────┘
 //! ```
 //!
-//! The decision ([`evaluate`]) is pure. A standby judges expiry by its own clock, from when it last saw the Lease change:
+//! The decision (`evaluate`) is pure. A standby judges expiry by its own clock, from when it last saw the Lease change:
 //! the times in the Lease are another machine's.
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! cloud.
 //!
 //! Level-triggered: of a change only the key is known, and what holds now is read from the store. A kind that the node
-//! acts upon is one arm in [`Effects::bring_about`]; of all others the store's copy is all that is needed.
+//! acts upon is one arm in `Effects::bring_about`; of all others the store's copy is all that is needed.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What a node keeps over restarts, in one SQLite file: the items that it should hold, the position that they lead to,
 //! the outbox, and what was found of its Datasets.
 //!
-//! [`Store`] is a handle to the one thread that has the file open ([`writer`]); every method returns when what it did
+//! [`Store`] is a handle to the one thread that has the file open (`writer`); every method returns when what it did
 //! is on the disk. The store never talks to anybody: it says that something has changed ([`Store::changes`],
 //! [`Store::outbox_grew`]), and others look.
 

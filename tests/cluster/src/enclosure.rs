@@ -110,7 +110,10 @@ fn first(group: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 /// Mounts of our own, as the namespaces ask.
 fn furnish() -> anyhow::Result<()> {
     const NOTHING: Option<&str> = None;
-    mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
+    // Nothing gets out; but pods may ask to see what is mounted later.
+    for how in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
+        mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | how, NOTHING)?;
+    }
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING)?;
     for hierarchy in hierarchies()? {
         umount2(&hierarchy.mounted, MntFlags::MNT_DETACH)?;
