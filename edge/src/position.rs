@@ -76,7 +76,7 @@ impl Position {
     /// What a manager of this cluster and epoch is to a store that stands here.
     ///
     /// Of two Leases nothing says which is the older, so a manager of another Lease counts as a new one; see
-    /// [`Retired`] for what a node does about that.
+    /// `Retired` for what a node does about that.
     pub fn judge(&self, cluster: &str, epoch: &Epoch) -> Result<Standing, Fenced> {
         if self.cluster != cluster {
             return Err(Fenced::OtherCluster {
