@@ -103,6 +103,10 @@ impl<'a> Tour<'a> {
 
     fn train(&self) -> anyhow::Result<()> {
         self.apply("examples/data/nodes.yaml")?;
+        for pod in ["digits-data-cloud-1", "digits-data-edge-1", "digits-data-edge-2"] {
+            let done = "--for=jsonpath={.status.phase}=Succeeded";
+            self.kubectl(&["wait", "pod", pod, done, "--timeout=1m"])?;
+        }
         self.apply("examples/federated-learning/digits.yaml")?;
         self.kubectl(&[
             "wait",
@@ -132,7 +136,8 @@ impl<'a> Tour<'a> {
             "--for=condition=Ready",
             "--timeout=3m",
         ])?;
-        let metrics = until(Duration::from_secs(120), || {
+        // Until the cloud has answered about a hard example.
+        let metrics = until(Duration::from_secs(90), || {
             let metrics = self.kubectl(&[
                 "get",
                 "jointinferenceservice",
@@ -140,9 +145,11 @@ impl<'a> Tour<'a> {
                 "--output",
                 "jsonpath={.status.metrics}",
             ])?;
-            Ok(metrics.contains("uploadCloudRatio").then_some(metrics))
+            let figure = |key: &str| figure(&metrics, key);
+            let answered = figure("hardExampleNumber") > figure("cloudFailures");
+            Ok((answered && figure("uploadCloudRatio") > 0.0).then_some(metrics))
         })
-        .context("waiting for metrics")?;
+        .context("waiting for an answer of the cloud's worker in the metrics")?;
         println!("real: the service's metrics: {metrics}");
         Ok(())
     }
@@ -156,11 +163,11 @@ impl<'a> Tour<'a> {
         Ok(())
     }
 
-    /// Applies a manifest of the examples, with what is meant for a second edge node on the one in the cloud.
+    /// Applies a manifest of the examples, with what is meant for a second edge node on the one that there is.
     fn apply(&self, manifest: &str) -> anyhow::Result<()> {
         let text = fs::read_to_string(self.root.join(manifest)).with_context(|| format!("reading {manifest}"))?;
         let file = self.folder.join("manifest.yaml");
-        fs::write(&file, text.replace("nodeName: edge-2", "nodeName: cloud-1"))?;
+        fs::write(&file, text.replace("nodeName: edge-2", "nodeName: edge-1"))?;
         let file = file.to_str().context("a path is text")?;
         self.kubectl(&["apply", "--filename", file]).map(drop)
     }
@@ -180,4 +187,14 @@ impl<'a> Tour<'a> {
     fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         self.hosts.plane.kubectl(arguments)
     }
+}
+
+/// A figure of a status' metrics: a list of keys and values, both texts.
+fn figure(metrics: &str, key: &str) -> f64 {
+    let metrics: serde_json::Value = serde_json::from_str(metrics).unwrap_or_default();
+    let mut metrics = metrics.as_array().into_iter().flatten();
+    let found = metrics.find(|metric| metric.get("key").is_some_and(|found| found == key));
+    found
+        .and_then(|metric| metric.get("value")?.as_str()?.parse().ok())
+        .unwrap_or_default()
 }
