@@ -37,7 +37,7 @@ spec:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn an_object_with_a_childs_name_is_not_touched_and_is_named() {
+async fn an_object_with_the_name_of_a_child_is_not_touched_and_is_named() {
     let world = World::start().await;
     world.apply(THEIRS).await;
     let before = [
