@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::Value;
 
-/// Vowels and look-alikes are left out, so that no hash reads as a word. The list is Kubernetes'.
+/// Vowels and letters that look alike are left out, so that no hash reads as a word. The list is Kubernetes'.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The hash of a template, made to differ from that of another template with the same hash by `collisions`.

@@ -151,7 +151,7 @@ fn a_refusal_is_written_once() {
 }
 
 #[test]
-fn pods_that_are_placed_gated_or_anothers_are_left_alone() {
+fn pods_that_are_placed_or_gated_or_of_another_scheduler_are_left_alone() {
     for spec in [
         json!({"nodeName": "a"}),
         json!({"schedulerName": "other"}),
