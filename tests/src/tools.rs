@@ -9,6 +9,10 @@ const TOOLS: [(&str, &str); 2] = [
     ("helm", "what helm itself makes of the chart"),
 ];
 
+/// What is not tested where no control plane is lent.
+pub const NO_CONTROL_PLANE: &str = "no control plane is lent (see tests/cluster/run), so this was not tested: whether the \
+                                    sandbox answers as Kubernetes does";
+
 /// Whether a tool is on `PATH`.
 pub fn is_there(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -27,11 +31,13 @@ pub fn kubectl_is_there() -> bool {
     found
 }
 
-/// A line for each tool that is missing: what was skipped.
+/// A line for each tool that is missing, a control plane among them: what was skipped.
 pub fn missing() -> Vec<String> {
-    TOOLS
+    let tools = TOOLS
         .into_iter()
         .filter(|(tool, _)| !is_there(tool))
-        .map(|(tool, what)| format!("skipped: no {tool} on PATH, so this was not tested: {what}"))
-        .collect()
+        .map(|(tool, what)| format!("skipped: no {tool} on PATH, so this was not tested: {what}"));
+    let lent = std::env::var_os(crate::cluster::CONTROL_PLANES).is_some();
+    let plane = (!lent).then(|| format!("skipped: {NO_CONTROL_PLANE}"));
+    tools.chain(plane).collect()
 }

@@ -81,6 +81,13 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts one, and waits until the API server is ready.
     pub fn start(site: Site) -> anyhow::Result<Self> {
+        let mut started = Self::start_alone(site)?;
+        started.others = vec![started.controllers()?, started.scheduler()?];
+        Ok(started)
+    }
+
+    /// The same without controllers and scheduler: nobody but its clients writes.
+    pub fn start_alone(site: Site) -> anyhow::Result<Self> {
         let pki = Pki::new(&site.folder)?;
         let names = [
             site.address.to_string(),
@@ -102,7 +109,6 @@ impl ControlPlane {
             others: Vec::new(),
         };
         started.wait()?;
-        started.others = vec![started.controllers()?, started.scheduler()?];
         Ok(started)
     }
 

@@ -45,6 +45,8 @@ enum Tier {
     Scenarios,
     /// The chart and the examples, on two hosts with real nodes.
     Hosts,
+    /// The sandbox beside an API server on its own: the same requests to both.
+    Contract,
 }
 
 /// What is built outside, for use inside.
@@ -53,6 +55,7 @@ struct Built {
     kubernetes: PathBuf,
     scenarios: Option<PathBuf>,
     hosts: Option<ForHosts>,
+    contract: Option<PathBuf>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,10 +96,12 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let scenarios = wanted(Tier::Scenarios).then(|| test_program("operator")).transpose()?;
     // A filter names scenarios.
     let hosts = wanted(Tier::Hosts) && (filter.is_none() || only.is_some());
+    let contract = only.is_some_and(|only| only == Tier::Contract);
     let built = Built {
         kubernetes: workshop.kubernetes()?,
         scenarios,
         hosts: hosts.then(|| for_hosts(&workshop)).transpose()?,
+        contract: contract.then(|| test_program("contract")).transpose()?,
     };
     let mut inside: Vec<OsString> = vec![WITHIN.into(), serde_json::to_string(&built)?.into()];
     inside.extend_from_slice(arguments);
@@ -149,6 +154,9 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     if let Some(scenarios) = &built.scenarios {
         good &= run_scenarios(&built.kubernetes, scenarios, &arguments)?;
     }
+    if let Some(contract) = &built.contract {
+        good &= run_contract(&built.kubernetes, contract, &arguments)?;
+    }
     if let Some(hosts) = &built.hosts {
         tour(&built.kubernetes, hosts)?;
     }
@@ -180,6 +188,27 @@ fn run_scenarios(kubernetes: &Path, scenarios: &Path, arguments: &Arguments) -> 
     for plane in &mut planes {
         plane.check()?;
     }
+    Ok(status.success())
+}
+
+/// Compares the sandbox with an API server beside which no controller writes.
+fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
+    let mut plane = ControlPlane::start_alone(Site {
+        kubernetes: kubernetes.to_owned(),
+        folder: Path::new(FOLDER).join("contract"),
+        address: Ipv4Addr::LOCALHOST,
+        port: 9_000,
+        netns: None,
+        hasty: false,
+    })?;
+    let list = Path::new(FOLDER).join("contract.json");
+    let entries = json!([{"kubeconfig": plane.access().admin, "etcd": plane.etcd()}]);
+    fs::write(&list, serde_json::to_vec(&entries)?)?;
+    let status = Command::new(contract)
+        .args(&arguments.filter)
+        .env("SKERRY_CONTROL_PLANES", &list)
+        .status()?;
+    plane.check()?;
     Ok(status.success())
 }
 

@@ -1,0 +1,72 @@
+//! Two trees, field by field.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde_json::Value;
+
+/// How much of a value is shown.
+const SHOWN: usize = 400;
+
+/// A field that is not the same on both servers.
+#[derive(Clone, Debug, Default)]
+pub struct Difference {
+    /// The number of the step in it.
+    pub step: usize,
+    /// What was asked.
+    pub ask: String,
+    /// Where in the answer, as a JSON pointer whose first part is `code`, `type`, `warnings` or `body`.
+    pub at: String,
+    /// What Kubernetes has there.
+    pub real: Option<Value>,
+    /// What the sandbox has there.
+    pub sandbox: Option<Value>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |value: &Option<Value>| match value {
+            None => "(nothing)".to_owned(),
+            Some(value) => value.to_string().chars().take(SHOWN).collect(),
+        };
+        write!(
+            f,
+            "step {} {}: {}\n    Kubernetes: {}\n    sandbox:    {}",
+            self.step,
+            self.ask,
+            self.at,
+            show(&self.real),
+            show(&self.sandbox)
+        )
+    }
+}
+
+/// What differs, the request left open.
+pub fn trees(real: &Value, sandbox: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    walk("", Some(real), Some(sandbox), &mut found);
+    found
+}
+
+fn walk(at: &str, real: Option<&Value>, sandbox: Option<&Value>, found: &mut Vec<Difference>) {
+    match (real, sandbox) {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let names: BTreeSet<_> = a.keys().chain(b.keys()).collect();
+            for name in names {
+                let escaped = name.replace('~', "~0").replace('/', "~1");
+                walk(&format!("{at}/{escaped}"), a.get(name), b.get(name), found);
+            }
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            for index in 0..a.len().max(b.len()) {
+                walk(&format!("{at}/{index}"), a.get(index), b.get(index), found);
+            }
+        }
+        (real, sandbox) if real == sandbox => {}
+        (real, sandbox) => found.push(Difference {
+            at: at.to_owned(),
+            real: real.cloned(),
+            sandbox: sandbox.cloned(),
+            ..Difference::default()
+        }),
+    }
+}

@@ -1,0 +1,210 @@
+//! What two servers cannot have in common is replaced by symbols: uids, revisions, times, what was drawn at random. The
+//! symbols keep what can be relied on: which are the same, and of revisions which is later.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use regex::{Captures, Regex};
+use serde_json::{Map, Value};
+
+use crate::{answer::Answer, server::FIRST_REVISION};
+
+static UID: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").expect("it is an expression")
+});
+static TIME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").expect("it is an expression"));
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b\d+\b").expect("it is an expression"));
+/// Addresses of Services of either server.
+static ADDRESS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b(127\.96|192\.0)\.\d+\.\d+\b").expect("it is an expression"));
+
+/// The answers of a case with symbols.
+#[derive(Default)]
+pub struct Normal {
+    uids: BTreeMap<String, String>,
+    names: BTreeMap<String, String>,
+    addresses: BTreeMap<String, String>,
+    ports: BTreeMap<u64, String>,
+    revisions: BTreeMap<u64, String>,
+}
+
+impl Normal {
+    /// The trees of the answers.
+    pub fn of(answers: &[Answer]) -> Vec<Value> {
+        let mut normal = Self::default();
+        let trees: Vec<Value> = answers.iter().map(Answer::tree).collect();
+        let mut revisions = BTreeSet::new();
+        for tree in &trees {
+            gather(tree, &mut revisions);
+        }
+        for (rank, revision) in (1..).zip(revisions) {
+            normal.revisions.insert(revision, format!("revision-{rank}"));
+        }
+        trees.into_iter().map(|tree| normal.value(tree)).collect()
+    }
+
+    fn value(&mut self, value: Value) -> Value {
+        match value {
+            Value::Object(fields) => self.object(fields),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::String(text) => Value::String(self.text(&text)),
+            other => other,
+        }
+    }
+
+    fn object(&mut self, mut fields: Map<String, Value>) -> Value {
+        // Of a collection, a server's newest revision at that time: others may have written.
+        if is_collection(&fields)
+            && let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            for (field, symbol) in [("resourceVersion", "revision-now"), ("continue", "token")] {
+                if let Some(value) = metadata.get_mut(field).filter(|value| *value != "" && *value != "0") {
+                    *value = symbol.into();
+                }
+            }
+        }
+        if let (Some(prefix), Some(name)) = (text(&fields, "generateName"), text(&fields, "name"))
+            && let Some(drawn) = name.strip_prefix(prefix)
+        {
+            let symbol = format!("{prefix}<{} drawn>", drawn.len());
+            let number = self.names.len();
+            self.names
+                .entry(name.to_owned())
+                .or_insert_with(|| format!("{symbol}{number}"));
+        }
+        if let Some(Value::Array(managers)) = fields.get_mut("managedFields") {
+            // They are in the order of their times, which have whole seconds.
+            managers.sort_by_key(|manager| {
+                ["operation", "manager", "subresource", "apiVersion"].map(|field| manager[field].to_string())
+            });
+        }
+        if fields.get("kind").is_some_and(|kind| kind == "Table") {
+            ageless(&mut fields);
+        }
+        let mut names: Vec<_> = fields.keys().cloned().collect();
+        names.sort();
+        let mut out = Map::new();
+        for name in names {
+            let value = fields.remove(&name).unwrap_or_default();
+            let value = match (name.as_str(), &value) {
+                ("resourceVersion", Value::String(revision)) => match revision.parse() {
+                    Ok(revision) => self.revisions.get(&revision).cloned().map_or(value, Value::String),
+                    Err(_) => value,
+                },
+                ("nodePort" | "healthCheckNodePort", Value::Number(number))
+                    if number.as_u64().is_some_and(|n| n >= 30000) =>
+                {
+                    let next = self.ports.len();
+                    let port = number.as_u64().unwrap_or_default();
+                    self.ports
+                        .entry(port)
+                        .or_insert_with(|| format!("port-{next}"))
+                        .clone()
+                        .into()
+                }
+                _ => self.value(value),
+            };
+            out.insert(self.text(&name), value);
+        }
+        Value::Object(out)
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let mut text = UID
+            .replace_all(text, |found: &Captures<'_>| symbol(&mut self.uids, &found[0], "uid"))
+            .into_owned();
+        for (name, symbol) in &self.names {
+            if text.contains(name) {
+                text = text.replace(name, symbol);
+            }
+        }
+        let text = ADDRESS.replace_all(&text, |found: &Captures<'_>| {
+            symbol(&mut self.addresses, &found[0], "address")
+        });
+        let text = TIME.replace_all(&text, |found: &Captures<'_>| time(&found[0]));
+        NUMBER
+            .replace_all(&text, |found: &Captures<'_>| {
+                let number = found[0].parse().ok().filter(|number| *number > FIRST_REVISION);
+                let revision = number.and_then(|number: u64| self.revisions.get(&number));
+                revision.cloned().unwrap_or_else(|| found[0].to_owned())
+            })
+            .into_owned()
+    }
+}
+
+fn symbol(known: &mut BTreeMap<String, String>, found: &str, kind: &str) -> String {
+    let next = known.len();
+    known
+        .entry(found.to_owned())
+        .or_insert_with(|| format!("{kind}-{next}"))
+        .clone()
+}
+
+/// Times about now; others were in the request.
+fn time(found: &str) -> String {
+    let near = |time: Timestamp| time.duration_since(Timestamp::now()).abs() < SignedDuration::from_hours(24);
+    match found.parse() {
+        Ok(time) if near(time) => if found.contains('.') {
+            "now, in microseconds"
+        } else {
+            "now, in seconds"
+        }
+        .to_owned(),
+        _ => found.to_owned(),
+    }
+}
+
+fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    fields.get(name)?.as_str().filter(|text| !text.is_empty())
+}
+
+fn is_collection(fields: &Map<String, Value>) -> bool {
+    let kind = text(fields, "kind").unwrap_or_default();
+    kind.ends_with("List") || kind == "Table" || fields.get("metadata").is_some_and(is_bookmark)
+}
+
+/// A bookmark has a revision and no name.
+fn is_bookmark(metadata: &Value) -> bool {
+    metadata.get("resourceVersion").is_some() && metadata.get("name").is_none()
+}
+
+/// The age of an object depends on when one looks.
+fn ageless(table: &mut Map<String, Value>) {
+    static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+s$").expect("it is an expression"));
+    for row in table
+        .get_mut("rows")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        for cell in row.get_mut("cells").and_then(Value::as_array_mut).into_iter().flatten() {
+            if cell.as_str().is_some_and(|cell| AGE.is_match(cell)) {
+                *cell = "age".into();
+            }
+        }
+    }
+}
+
+/// The revisions of objects.
+fn gather(value: &Value, revisions: &mut BTreeSet<u64>) {
+    match value {
+        Value::Object(fields) => {
+            let collection = is_collection(fields);
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == "resourceVersion" => {
+                        revisions.extend(text.parse::<u64>().ok().filter(|revision| *revision > 0));
+                    }
+                    _ if collection && name == "metadata" => {}
+                    other => gather(other, revisions),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| gather(item, revisions)),
+        _ => {}
+    }
+}
