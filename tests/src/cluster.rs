@@ -21,7 +21,13 @@ use kube::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use skerry_sandbox::api::Wire;
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    sync::watch,
+    task::JoinSet,
+    time::Instant,
+};
 
 use crate::{server::make_namespace, world::NAMESPACE};
 
@@ -35,6 +41,29 @@ pub struct Plane {
     pub kubeconfig: PathBuf,
     /// Where etcd's HTTP interface is.
     pub etcd: String,
+    /// The socket of its control, which takes it down and up again.
+    pub control: PathBuf,
+}
+
+impl Plane {
+    /// Has its control do something: `kill the API server`, `stop etcd`, `restore`; until it is done.
+    pub async fn command(&self, command: &str) {
+        let mut control = UnixStream::connect(&self.control)
+            .await
+            .expect("the plane has a control");
+        control
+            .write_all(format!("{command}\n").as_bytes())
+            .await
+            .expect("the control takes commands");
+        let mut answer = String::new();
+        control.read_to_string(&mut answer).await.expect("the control answers");
+        assert_eq!(answer.trim(), "ok", "{command}");
+    }
+}
+
+/// Whether control planes are lent to this process.
+pub fn is_lent() -> bool {
+    IDLE.is_some()
 }
 
 /// Control planes that nobody uses right now; nothing where scenarios run in memory.
@@ -75,7 +104,8 @@ pub struct Borrowed {
     pub wire: Wire,
     /// A client whose requests are not counted.
     pub admin: Client,
-    plane: Plane,
+    /// How it was lent.
+    pub plane: Plane,
     last_change: watch::Receiver<Instant>,
     _watches: JoinSet<()>,
 }
@@ -90,7 +120,7 @@ impl Drop for Borrowed {
 }
 
 impl Borrowed {
-    /// Waits for a control plane, cleans it, and lets the time of this runtime pass as it does.
+    /// Waits for a control plane, and cleans it.
     pub async fn take() -> Option<Self> {
         let (idle, returned) = IDLE.as_ref()?;
         let plane = {
@@ -99,7 +129,8 @@ impl Borrowed {
                 .unwrap();
             idle.pop()?
         };
-        let_time_pass();
+        // A scenario that failed may have left it down.
+        plane.command("restore").await;
         // Another test may have been first.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig = Kubeconfig::read_from(&plane.kubeconfig).expect("the kubeconfig can be read");
@@ -121,7 +152,6 @@ impl Borrowed {
         Some(Self {
             wire: Wire::new(admin.clone()),
             admin,
-
             plane,
             last_change,
             _watches: watches,
@@ -156,7 +186,7 @@ impl Borrowed {
 }
 
 /// Scenarios are written for time that stands still while anybody works. Here others work, in other processes.
-fn let_time_pass() {
+pub(crate) fn let_time_pass() {
     use std::cell::Cell;
     thread_local! { static RESUMED: Cell<Option<tokio::runtime::Id>> = const { Cell::new(None) }; }
     let runtime = tokio::runtime::Handle::current().id();

@@ -10,6 +10,7 @@
 )]
 
 pub mod cluster;
+pub mod kubectl;
 pub mod look;
 pub mod manager;
 pub mod server;

@@ -16,7 +16,10 @@ use skerry_sandbox::{
     api::{Clock, Options},
 };
 
-use crate::{cluster::Borrowed, world::NAMESPACE};
+use crate::{
+    cluster::{Borrowed, is_lent, let_time_pass},
+    world::NAMESPACE,
+};
 
 /// An API server.
 pub enum Server {
@@ -29,6 +32,9 @@ pub enum Server {
 impl Server {
     /// A real one where there is one to be borrowed (see [`crate::cluster`]), or else one in memory.
     pub async fn start() -> Self {
+        if is_lent() {
+            let_time_pass();
+        }
         if let Some(borrowed) = Borrowed::take().await {
             return Self::Cluster(Box::new(borrowed));
         }

@@ -11,7 +11,7 @@ const TOOLS: [(&str, &str); 2] = [
 
 /// What is not tested where no control plane is lent.
 pub const NO_CONTROL_PLANE: &str = "no control plane is lent (see tests/cluster/run), so this was not tested: whether the \
-                                    sandbox answers as Kubernetes does";
+                                    sandbox answers as Kubernetes does, and what only Kubernetes can show";
 
 /// Whether a tool is on `PATH`.
 pub fn is_there(tool: &str) -> bool {
@@ -37,7 +37,6 @@ pub fn missing() -> Vec<String> {
         .into_iter()
         .filter(|(tool, _)| !is_there(tool))
         .map(|(tool, what)| format!("skipped: no {tool} on PATH, so this was not tested: {what}"));
-    let lent = std::env::var_os(crate::cluster::CONTROL_PLANES).is_some();
-    let plane = (!lent).then(|| format!("skipped: {NO_CONTROL_PLANE}"));
+    let plane = (!crate::cluster::is_lent()).then(|| format!("skipped: {NO_CONTROL_PLANE}"));
     tools.chain(plane).collect()
 }

@@ -156,20 +156,19 @@ impl ControlPlane {
         self.api_server.kill().map(drop)
     }
 
-    /// Starts it again.
-    pub fn restore_api_server(&mut self) -> anyhow::Result<()> {
-        self.api_server = start_api_server(&self.site, &self.pki, &self.serving)?;
-        self.wait()
-    }
-
     /// Stops etcd, on which all else rests.
     pub fn stop_etcd(&mut self) -> anyhow::Result<()> {
         self.etcd.stop().map(drop)
     }
 
-    /// Starts it again with what it had.
-    pub fn restore_etcd(&mut self) -> anyhow::Result<()> {
-        self.etcd = start_etcd(&self.site)?;
+    /// Starts again, with what it had, whichever of the two has ended, and waits until all is ready.
+    pub fn restore(&mut self) -> anyhow::Result<()> {
+        if self.etcd.check().is_err() {
+            self.etcd = start_etcd(&self.site)?;
+        }
+        if self.api_server.check().is_err() {
+            self.api_server = start_api_server(&self.site, &self.pki, &self.serving)?;
+        }
         self.wait()
     }
 

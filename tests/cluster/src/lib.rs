@@ -2,6 +2,7 @@
 //! enclosure that leaves nothing behind.
 
 pub mod artifacts;
+pub mod control;
 pub mod control_plane;
 pub mod enclosure;
 pub mod hosts;

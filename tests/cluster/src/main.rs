@@ -5,8 +5,10 @@ use std::{
     ffi::OsString,
     fs,
     net::Ipv4Addr,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::Instant,
 };
@@ -16,7 +18,8 @@ use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use skerry_cluster::{
-    artifacts::Workshop,
+    artifacts::{KUBERNETES, NEWEST, Workshop},
+    control,
     control_plane::{ControlPlane, Site},
     enclosure::{self, FOLDER},
     hosts::{Hosts, Programs},
@@ -37,7 +40,24 @@ struct Arguments {
     /// How many control planes work side by side.
     #[arg(long, default_value_t = 4)]
     planes: u16,
+    /// Only one program of scenarios: operator, real, kubectl.
+    #[arg(long)]
+    test: Option<String>,
+    /// Which Kubernetes. Of the newest there is the control plane alone, so the hosts are left out.
+    #[arg(long, default_value = "1.34")]
+    kubernetes: Version,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Version {
+    #[value(name = "1.34")]
+    WithNodes,
+    #[value(name = "1.36")]
+    Newest,
+}
+
+/// The test programs that run on control planes, one after the other.
+const SCENARIOS: [&str; 3] = ["operator", "real", "kubectl"];
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Tier {
@@ -53,7 +73,7 @@ enum Tier {
 #[derive(Serialize, Deserialize)]
 struct Built {
     kubernetes: PathBuf,
-    scenarios: Option<PathBuf>,
+    scenarios: Vec<PathBuf>,
     hosts: Option<ForHosts>,
     contract: Option<PathBuf>,
 }
@@ -90,18 +110,25 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         filter,
         only,
         planes: _,
+        test,
+        kubernetes,
     } = Arguments::parse();
     let workshop = Workshop::new(here().join("kubernetes"))?;
     let wanted = |tier| only.is_none_or(|only| only == tier);
-    let scenarios = wanted(Tier::Scenarios).then(|| test_program("operator")).transpose()?;
-    // A filter names scenarios.
-    let hosts = wanted(Tier::Hosts) && (filter.is_none() || only.is_some());
+    // A filter names scenarios, and so does a program.
+    let named = filter.is_some() || test.is_some();
+    let hosts = wanted(Tier::Hosts) && (!named || only.is_some()) && kubernetes == Version::WithNodes;
+    let mut scenarios = SCENARIOS.to_vec();
+    scenarios.retain(|name| wanted(Tier::Scenarios) && test.as_ref().is_none_or(|test| test == name));
     let contract = only.is_some_and(|only| only == Tier::Contract);
     let built = Built {
-        kubernetes: workshop.kubernetes()?,
-        scenarios,
+        kubernetes: match kubernetes {
+            Version::WithNodes => workshop.kubernetes()?,
+            Version::Newest => workshop.newest()?,
+        },
+        scenarios: test_programs(&scenarios)?,
         hosts: hosts.then(|| for_hosts(&workshop)).transpose()?,
-        contract: contract.then(|| test_program("contract")).transpose()?,
+        contract: test_programs(if contract { &["contract"] } else { &[] })?.pop(),
     };
     let mut inside: Vec<OsString> = vec![WITHIN.into(), serde_json::to_string(&built)?.into()];
     inside.extend_from_slice(arguments);
@@ -126,18 +153,34 @@ fn for_hosts(workshop: &Workshop) -> anyhow::Result<ForHosts> {
     })
 }
 
-/// The path of a test program of `skerry-tests`, built if need be.
-fn test_program(name: &str) -> anyhow::Result<PathBuf> {
-    let told = output(
-        cargo()
-            .args(["test", "--locked", "--package", "skerry-tests", "--test", name])
-            .args(["--no-run", "--message-format=json"]),
-    )?;
-    let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages
-        .filter(|message| message.pointer("/target/name").is_some_and(|target| target == name))
-        .find_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
-        .with_context(|| format!("cargo names no program of the test {name}"))
+/// The paths of test programs of `skerry-tests`, built if need be.
+fn test_programs(names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
+    if names.is_empty() {
+        return Ok(vec![]);
+    }
+    let mut build = cargo();
+    build.args([
+        "test",
+        "--locked",
+        "--package",
+        "skerry-tests",
+        "--no-run",
+        "--message-format=json",
+    ]);
+    let told = output(build.args(names.iter().flat_map(|name| ["--test", name])))?;
+    let messages: Vec<Value> = told
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let program = |name: &&str| {
+        let mut found = messages
+            .iter()
+            .filter(|message| message.pointer("/target/name").is_some_and(|target| target == name));
+        found
+            .find_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
+            .with_context(|| format!("cargo names no program of the test {name}"))
+    };
+    names.iter().map(program).collect()
 }
 
 fn cargo() -> Command {
@@ -151,8 +194,8 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let built: Built = serde_json::from_str(built.to_str().context("what was built is text")?)?;
     let arguments = Arguments::parse_from(std::iter::once(&OsString::from("run")).chain(rest));
     let mut good = true;
-    if let Some(scenarios) = &built.scenarios {
-        good &= run_scenarios(&built.kubernetes, scenarios, &arguments)?;
+    if !built.scenarios.is_empty() {
+        good &= run_scenarios(&built, &arguments)?;
     }
     if let Some(contract) = &built.contract {
         good &= run_contract(&built.kubernetes, contract, &arguments)?;
@@ -164,36 +207,63 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the scenarios, as many at once as there are control planes.
-fn run_scenarios(kubernetes: &Path, scenarios: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
+fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
     let begun = Instant::now();
-    let mut planes = start_planes(kubernetes, arguments.planes)?;
+    let planes = start_planes(&built.kubernetes, arguments.planes)?;
     println!(
-        "{} control planes ready in {} s",
+        "{} control planes of Kubernetes {} ready in {} s",
         planes.len(),
+        match arguments.kubernetes {
+            Version::WithNodes => KUBERNETES,
+            Version::Newest => NEWEST,
+        },
         begun.elapsed().as_secs()
     );
-    let list = Path::new(FOLDER).join("planes.json");
-    let entries: Vec<_> = planes
-        .iter()
-        .map(|plane| json!({"kubeconfig": plane.access().admin, "etcd": plane.etcd()}))
-        .collect();
-    fs::write(&list, serde_json::to_vec(&entries)?)?;
-    let begun = Instant::now();
-    let status = Command::new(scenarios)
-        .args(&arguments.filter)
-        .arg(format!("--test-threads={}", arguments.planes))
-        .env("SKERRY_CONTROL_PLANES", &list)
-        .status()?;
-    println!("scenarios: {} s", begun.elapsed().as_secs());
-    for plane in &mut planes {
-        plane.check()?;
+    // The kubectl that belongs to them goes before the machine's.
+    let programs = Path::new(FOLDER).join("bin");
+    fs::create_dir(&programs)?;
+    symlink(&built.kubernetes, programs.join("kubectl"))?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(std::iter::once(programs).chain(env::split_paths(&path)))?;
+    let list = lend("scenarios", &planes)?;
+    let mut good = true;
+    for program in &built.scenarios {
+        let begun = Instant::now();
+        let status = Command::new(program)
+            .args(&arguments.filter)
+            .arg(format!("--test-threads={}", arguments.planes))
+            // Those that run nowhere else are ignored elsewhere.
+            .arg("--include-ignored")
+            .env("SKERRY_CONTROL_PLANES", &list)
+            .env("PATH", &path)
+            .current_dir(skerry_dist::root().join("tests"))
+            .status()?;
+        good &= status.success();
+        println!("scenarios: {} s", begun.elapsed().as_secs());
+        for plane in &planes {
+            plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
+        }
     }
-    Ok(status.success())
+    Ok(good)
+}
+
+/// The file that tells test programs of control planes and of their controls.
+fn lend(name: &str, planes: &[Arc<Mutex<ControlPlane>>]) -> anyhow::Result<PathBuf> {
+    let mut entries = Vec::new();
+    for (index, plane) in planes.iter().enumerate() {
+        let socket = Path::new(FOLDER).join(format!("{name}-{index}.control"));
+        control::serve(plane.clone(), &socket)?;
+        let plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.push(json!({"kubeconfig": plane.access().admin, "etcd": plane.etcd(), "control": socket}));
+    }
+    let list = Path::new(FOLDER).join(format!("{name}.json"));
+    fs::write(&list, serde_json::to_vec(&entries)?)?;
+    Ok(list)
 }
 
 /// Compares the sandbox with an API server beside which no controller writes.
 fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
-    let mut plane = ControlPlane::start_alone(Site {
+    let plane = ControlPlane::start_alone(Site {
         kubernetes: kubernetes.to_owned(),
         folder: Path::new(FOLDER).join("contract"),
         address: Ipv4Addr::LOCALHOST,
@@ -201,14 +271,12 @@ fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -> an
         netns: None,
         hasty: false,
     })?;
-    let list = Path::new(FOLDER).join("contract.json");
-    let entries = json!([{"kubeconfig": plane.access().admin, "etcd": plane.etcd()}]);
-    fs::write(&list, serde_json::to_vec(&entries)?)?;
+    let plane = Arc::new(Mutex::new(plane));
     let status = Command::new(contract)
         .args(&arguments.filter)
-        .env("SKERRY_CONTROL_PLANES", &list)
+        .env("SKERRY_CONTROL_PLANES", lend("contract", std::slice::from_ref(&plane))?)
         .status()?;
-    plane.check()?;
+    plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
     Ok(status.success())
 }
 
@@ -228,7 +296,7 @@ fn tour(kubernetes: &Path, built: &ForHosts) -> anyhow::Result<()> {
 }
 
 /// Control planes side by side, each with ports of its own.
-fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<ControlPlane>> {
+fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<ControlPlane>>>> {
     let start = |index: u16| {
         ControlPlane::start(Site {
             kubernetes: kubernetes.to_owned(),
@@ -244,6 +312,7 @@ fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<ControlPla
         let ended = starting.into_iter().map(thread::ScopedJoinHandle::join);
         ended
             .map(|ended| ended.unwrap_or_else(|_| bail!("starting a control plane panicked")))
+            .map(|plane| Ok(Arc::new(Mutex::new(plane?))))
             .collect()
     })
 }

@@ -1,27 +1,20 @@
-//! A sandbox and the `kubectl` that talks to it.
+//! A cluster and the `kubectl` that talks to it: a sandbox, or a real control plane where one is lent.
 
-use std::{
-    collections::BTreeMap,
-    process::{Output, Stdio},
-    time::Duration,
-};
+use std::{collections::BTreeMap, ops::Deref, time::Duration};
 
+use jiff::Timestamp;
 use skerry_sandbox::{
-    api::{Mark, Verb},
-    cluster::{Image, Images, NodeSpec, Options, Sandbox},
+    api::{Clock, Verb},
+    cluster::{Behaviour, FakeKubelet, Image, Images, NodeSpec, Options, Sandbox},
 };
-use skerry_tests::tools::kubectl_is_there;
+use skerry_tests::{
+    NAMESPACE,
+    cluster::Borrowed,
+    kubectl::{Kubectl, PATIENCE},
+    tools::kubectl_is_there,
+};
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    process::{Child, Command},
-};
-
-/// The longest that any one command may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Who asks by `kubectl`, whose configuration names nobody.
-const USER: &str = "system:admin";
+use tokio::time::timeout;
 
 /// A deployment of two pods that come up, and the service before them.
 pub const WEB: &str = "
@@ -44,11 +37,32 @@ metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80}]}
 ";
 
-/// A sandbox with two nodes; images `sleeper:1` and `sleeper:2` do nothing, `ticker:1` prints a line ten times a second,
-/// `ender:1` fails.
+/// Two nodes; images `sleeper:1` and `sleeper:2` do nothing, `ticker:1` prints a line ten times a second, `ender:1`
+/// fails. On a real control plane the nodes are stand-ins, which run nothing and have no logs.
 pub struct Cluster {
-    pub sandbox: Sandbox,
-    folder: TempDir,
+    kubectl: Kubectl,
+    /// The namespace of whoever names none.
+    pub namespace: &'static str,
+    backend: Backend,
+}
+
+enum Backend {
+    Sandbox {
+        sandbox: Box<Sandbox>,
+        _state: TempDir,
+    },
+    Real {
+        _plane: Box<Borrowed>,
+        _kubelets: FakeKubelet,
+    },
+}
+
+impl Deref for Cluster {
+    type Target = Kubectl;
+
+    fn deref(&self) -> &Kubectl {
+        &self.kubectl
+    }
 }
 
 impl Cluster {
@@ -57,149 +71,104 @@ impl Cluster {
         if !kubectl_is_there() {
             return None;
         }
+        match Borrowed::take().await {
+            Some(plane) => Some(Self::real(plane).await),
+            None => Some(Self::sandbox().await),
+        }
+    }
+
+    async fn sandbox() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut options = Options::new(folder.path().join("state"));
-        options.nodes = vec![NodeSpec::cloud("cloud-1"), NodeSpec::edge("edge-1")];
+        options.nodes = nodes().into();
         options.images = images();
         let sandbox = Sandbox::start(options).await.unwrap();
-        std::fs::write(folder.path().join("kubeconfig"), sandbox.kubeconfig()).unwrap();
-        Some(Self { sandbox, folder })
+        Self {
+            kubectl: Kubectl::new(&sandbox.kubeconfig(), "default"),
+            namespace: "default",
+            backend: Backend::Sandbox {
+                sandbox: Box::new(sandbox),
+                _state: folder,
+            },
+        }
     }
 
-    /// A file for `-f`.
-    pub fn file(&self, name: &str, text: &str) -> String {
-        let path = self.folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
+    async fn real(plane: Borrowed) -> Self {
+        let kubeconfig = std::fs::read_to_string(&plane.plane.kubeconfig).unwrap();
+        let kubectl = Kubectl::new(&kubeconfig, NAMESPACE);
+        // What these tests make outside of the scenarios' namespace, and may have left.
+        for left in [&["namespaces", "made", "gone", "piped"][..], &["crd", "--all"]] {
+            kubectl.ok(&[&["delete", "--ignore-not-found"], left].concat()).await;
+        }
+        let clock = Clock::starting_at(Timestamp::now());
+        let kubelets = FakeKubelet::spawn(plane.admin.clone(), clock, nodes()).await.unwrap();
+        kubelets.behave(|pod| match pod.spec.as_ref()?.containers.first()?.image.as_deref()? {
+            "nowhere:1" => Some(Behaviour::BadImage),
+            "ender:1" => Some(Behaviour::Exit {
+                after: Duration::from_secs(1),
+                code: 3,
+            }),
+            _ => None,
+        });
+        Self {
+            kubectl,
+            namespace: NAMESPACE,
+            backend: Backend::Real {
+                _plane: Box::new(plane),
+                _kubelets: kubelets,
+            },
+        }
     }
 
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new("kubectl");
-        command
-            .args(args)
-            .env("KUBECONFIG", self.folder.path().join("kubeconfig"))
-            // Caches and preferences of whoever runs the test stay out of it.
-            .env("HOME", self.folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        command
+    /// How many watches of configuration maps there have been, or are: one more when a new one is open.
+    pub async fn watches_of_config_maps(&self) -> usize {
+        match &self.backend {
+            Backend::Sandbox { sandbox, .. } => {
+                let all = sandbox.server().requests().all();
+                let requests = all.iter().map(|entry| &entry.request);
+                requests
+                    .filter(|asked| asked.verb == Verb::Watch && asked.resource == "configmaps")
+                    .count()
+            }
+            Backend::Real { .. } => {
+                let metrics = self.ok(&["get", "--raw", "/metrics"]).await;
+                let watches = metrics.lines().filter(|line| {
+                    line.starts_with("apiserver_longrunning_requests{")
+                        && line.contains("resource=\"configmaps\"")
+                        && line.contains("verb=\"WATCH\"")
+                });
+                let count = |line: &str| line.rsplit(' ').next()?.parse::<usize>().ok();
+                watches.filter_map(count).sum()
+            }
+        }
     }
 
-    /// Runs a command to its end.
-    pub async fn output(&self, args: &[&str]) -> Output {
-        tokio::time::timeout(PATIENCE, self.command(args).output())
-            .await
-            .unwrap_or_else(|_| panic!("kubectl {args:?} did not end"))
-            .unwrap()
-    }
-
-    /// Runs a command that succeeds, and answers what it printed.
-    pub async fn ok(&self, args: &[&str]) -> String {
-        let output = self.output(args).await;
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "kubectl {args:?}: {error}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Runs a command that fails, and answers why.
-    pub async fn fails(&self, args: &[&str]) -> String {
-        let output = self.output(args).await;
-        assert!(!output.status.success(), "kubectl {args:?} succeeded");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    /// Applies a manifest.
-    pub async fn apply(&self, manifest: &str) -> String {
-        let file = self.file("manifest.yaml", manifest);
-        self.ok(&["apply", "-f", &file]).await
-    }
-
-    /// One field of one object, such as `deployment/web`, by its JSON path.
-    pub async fn field(&self, object: &str, path: &str) -> String {
-        self.ok(&["get", object, "-o", &format!("jsonpath={{{path}}}")]).await
-    }
-
-    /// Runs `kubectl edit` with an editor that replaces a text.
-    pub async fn edit(&self, object: &str, old: &str, new: &str) -> Output {
-        let editor = self.file(
-            "editor.sh",
-            &format!("sed 's/{old}/{new}/' \"$1\" > \"$1.new\" && mv \"$1.new\" \"$1\"\n"),
-        );
-        let mut command = self.command(&["edit", object]);
-        command.env("EDITOR", format!("sh {editor}"));
-        tokio::time::timeout(PATIENCE, command.output())
-            .await
-            .expect("the edit ends")
-            .unwrap()
-    }
-
-    /// Starts a command that goes on, such as a watch.
-    pub fn follow(&self, args: &[&str]) -> Following {
-        let mut child = self.command(args).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Following { lines, _child: child }
-    }
-
-    /// Runs a command with a text for its standard input.
-    pub async fn with_input(&self, args: &[&str], input: &str) -> Output {
-        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
-        tokio::time::timeout(PATIENCE, child.wait_with_output())
-            .await
-            .expect("the command ends")
-            .unwrap()
-    }
-
-    /// Waits until a `kubectl` watches a resource, by its plural name, that it did not at the mark.
-    pub async fn watching(&self, resource: &str, since: Mark) {
-        let is_watched = || {
-            let all = self.sandbox.server().requests().since(since);
-            let mut asked = all
-                .iter()
-                .map(|entry| &entry.request)
-                .filter(|request| request.user == USER);
-            asked.any(|request| request.verb == Verb::Watch && request.resource == resource)
-        };
+    /// Waits until there are more of them.
+    pub async fn another_watch(&self, before: usize) {
         let waiting = async {
             let mut look = tokio::time::interval(Duration::from_millis(20));
-            while !is_watched() {
+            while self.watches_of_config_maps().await <= before {
                 look.tick().await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting)
-            .await
-            .expect("the resource is watched");
+        timeout(PATIENCE, waiting).await.expect("the resource is watched");
     }
 
-    /// Ends the sandbox.
+    /// Whether pods are processes, which they are not on stand-ins.
+    pub fn has_processes(&self) -> bool {
+        matches!(self.backend, Backend::Sandbox { .. })
+    }
+
+    /// Ends it.
     pub async fn end(self) {
-        self.sandbox.shutdown().await;
+        if let Backend::Sandbox { sandbox, .. } = self.backend {
+            sandbox.shutdown().await;
+        }
     }
 }
 
-/// A command that goes on; it ends when this is dropped.
-pub struct Following {
-    lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
-    _child: Child,
-}
-
-impl Following {
-    /// The next line that holds a text.
-    pub async fn line_with(&mut self, text: &str) -> String {
-        let find = async {
-            while let Some(line) = self.lines.next_line().await.unwrap() {
-                if line.contains(text) {
-                    return line;
-                }
-            }
-            panic!("the command ended before it printed {text:?}");
-        };
-        tokio::time::timeout(PATIENCE, find)
-            .await
-            .unwrap_or_else(|_| panic!("{text:?} was not printed"))
-    }
+fn nodes() -> [NodeSpec; 2] {
+    [NodeSpec::cloud("cloud-1"), NodeSpec::edge("edge-1")]
 }
 
 fn images() -> Images {

@@ -78,11 +78,11 @@ async fn waiting_ends_when_it_comes_to_pass_or_time_is_up() {
         .fails(&["wait", "--for=delete", "configmap/kept", "--timeout=1s"])
         .await;
     assert!(late.contains("timed out waiting for the condition"), "{late}");
-    let mark = cluster.sandbox.server().requests().mark();
+    let before = cluster.watches_of_config_maps().await;
     // The wait is under way when its watch is open; then the object goes.
     let wait = cluster.ok(&["wait", "--for=delete", "configmap/kept", "--timeout=60s"]);
     let release = async {
-        cluster.watching("configmaps", mark).await;
+        cluster.another_watch(before).await;
         let merge = r#"{"metadata":{"finalizers":null}}"#;
         cluster
             .ok(&["patch", "configmap", "kept", "--type=merge", "-p", merge])
