@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
@@ -42,10 +42,22 @@ pub const ROLES: [&str; 2] = [FIRST, JANITOR];
 const FIRST: &str = "enclosure-first";
 const JANITOR: &str = "enclosure-janitor";
 
-/// Runs this program again with `arguments`, enclosed, and tells how it ended. To be called before any thread is
-/// started: namespaces are a matter of threads.
-pub fn enclose(arguments: &[OsString]) -> anyhow::Result<ExitStatus> {
-    let group = format!("skerry-tests-{}", std::process::id());
+/// The cgroup of the enclosure that this process makes.
+pub fn group_of(process: u32) -> String {
+    format!("skerry-tests-{process}")
+}
+
+/// What stands for the cgroup where there is none.
+const NO_GROUP: &str = "-";
+
+/// Runs this program again with `arguments`, enclosed, with a cgroup of its own or without, and tells how it ended. To be
+/// called before any thread is started: namespaces are a matter of threads.
+pub fn enclose(arguments: &[OsString], with_cgroup: bool) -> anyhow::Result<ExitStatus> {
+    let group = if with_cgroup {
+        group_of(std::process::id())
+    } else {
+        NO_GROUP.to_owned()
+    };
     let program = env::current_exe()?;
     // In a process group of its own: an interrupt at the terminal must not reach it.
     let mut janitor = Command::new(&program)
@@ -79,7 +91,8 @@ pub fn play(role: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 
 fn first(group: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
-    for hierarchy in hierarchies()? {
+    let hierarchies = if group == NO_GROUP { vec![] } else { hierarchies()? };
+    for hierarchy in &hierarchies {
         let folder = hierarchy.mounted.join(group);
         fs::create_dir(&folder).with_context(|| format!("making the cgroup {}", folder.display()))?;
         if hierarchy.options.contains("cpuset") {
@@ -92,7 +105,7 @@ fn first(group: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     }
     let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWCGROUP;
     unshare(namespaces).context("namespaces for mounts, network and cgroups")?;
-    furnish()?;
+    furnish(&hierarchies)?;
     let child = Command::new(env::current_exe()?).args(arguments).spawn()?;
     let worker = Pid::from_raw(i32::try_from(child.id())?);
     // Process 1 inherits every orphan.
@@ -108,14 +121,14 @@ fn first(group: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 }
 
 /// Mounts of our own, as the namespaces ask.
-fn furnish() -> anyhow::Result<()> {
+fn furnish(hierarchies: &[Hierarchy]) -> anyhow::Result<()> {
     const NOTHING: Option<&str> = None;
     // Nothing gets out; but pods may ask to see what is mounted later.
     for how in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
         mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | how, NOTHING)?;
     }
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING)?;
-    for hierarchy in hierarchies()? {
+    for hierarchy in hierarchies {
         umount2(&hierarchy.mounted, MntFlags::MNT_DETACH)?;
         let type_ = hierarchy.type_.as_str();
         let options = Some(hierarchy.options.as_str()).filter(|options| !options.is_empty());
@@ -155,6 +168,18 @@ fn hierarchies() -> anyhow::Result<Vec<Hierarchy>> {
         })
     };
     Ok(mounts.lines().filter_map(read).collect())
+}
+
+/// Makes a cgroup in each hierarchy, and removes it.
+pub fn try_cgroup() -> anyhow::Result<()> {
+    let hierarchies = hierarchies()?;
+    ensure!(!hierarchies.is_empty(), "no hierarchy is mounted");
+    for hierarchy in hierarchies {
+        let folder = hierarchy.mounted.join(format!("skerry-probe-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
+        fs::remove_dir(&folder)?;
+    }
+    Ok(())
 }
 
 /// Waits until whoever started it is gone, and removes the cgroups.

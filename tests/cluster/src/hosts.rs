@@ -48,8 +48,11 @@ impl Hosts {
     /// Starts both, with images on each, and waits until their nodes are ready.
     pub fn start(programs: &Programs, folder: &Path, images: &[PathBuf]) -> anyhow::Result<Self> {
         network::make()?;
+        // Where hosts see it, wherever it was built.
+        let kubernetes = folder.join("kubernetes");
+        fs::copy(&programs.kubernetes, &kubernetes)?;
         let plane = ControlPlane::start(Site {
-            kubernetes: programs.kubernetes.clone(),
+            kubernetes: kubernetes.clone(),
             folder: folder.join("control-plane"),
             address: CLOUD.address,
             port: 6443,
@@ -61,7 +64,7 @@ impl Hosts {
         images.push(pause_image(programs, folder)?);
         let start = |host: network::Host| {
             let folder = folder.join(host.name);
-            Node::start(&plane, host, &programs.kubernetes, &folder, &images, CLOUD.address)
+            Node::start(&plane, host, &kubernetes, &folder, &images, CLOUD.address)
         };
         let (cloud, edge) = (start(CLOUD)?, start(EDGE)?);
         let mut hosts = Self {

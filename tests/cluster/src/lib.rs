@@ -1,11 +1,14 @@
 //! A real Kubernetes for the tests: built from released Go modules, run by nobody but the test that asks for it, in an
 //! enclosure that leaves nothing behind.
 
+pub mod abilities;
 pub mod artifacts;
 pub mod control;
 pub mod control_plane;
 pub mod enclosure;
 pub mod hosts;
+pub mod leftovers;
+pub mod machine;
 pub mod network;
 pub mod node;
 pub mod packages;

@@ -23,7 +23,7 @@ use skerry_cluster::{
     control_plane::{ControlPlane, Site},
     enclosure::{self, FOLDER},
     hosts::{Hosts, Programs},
-    packages,
+    machine, packages,
     process::output,
     real::Tour,
 };
@@ -95,6 +95,9 @@ fn main() -> ExitCode {
         Some((role, rest)) if enclosure::ROLES.iter().any(|known| role == known) => {
             enclosure::play(&role.to_string_lossy(), rest)
         }
+        Some((role, rest)) if machine::ROLES.iter().any(|known| role == known) => {
+            machine::play(&role.to_string_lossy(), rest)
+        }
         Some((role, rest)) if role == WITHIN => within(rest),
         _ => outside(&arguments),
     };
@@ -132,7 +135,7 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     };
     let mut inside: Vec<OsString> = vec![WITHIN.into(), serde_json::to_string(&built)?.into()];
     inside.extend_from_slice(arguments);
-    Ok(enclosure::code(enclosure::enclose(&inside)?))
+    Ok(enclosure::code(enclosure::enclose(&inside, true)?))
 }
 
 fn here() -> &'static Path {
@@ -290,9 +293,13 @@ fn tour(kubernetes: &Path, built: &ForHosts) -> anyhow::Result<()> {
         coredns: built.coredns.clone(),
         pause: built.pause.clone(),
     };
-    let hosts = Hosts::start(&programs, &folder, &built.images)?;
+    let mut hosts = Hosts::start(&programs, &folder, &built.images)?;
     println!("two hosts ready in {} s", begun.elapsed().as_secs());
-    Tour::new(&hosts, &built.helm, &skerry_dist::root(), &folder).run()
+    let begun = Instant::now();
+    let mut tour = Tour::new(&mut hosts, &built.helm, &skerry_dist::root(), &folder)?;
+    let ended = tour.run();
+    println!("tour: {} s", begun.elapsed().as_secs());
+    ended
 }
 
 /// Control planes side by side, each with ports of its own.

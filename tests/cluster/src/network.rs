@@ -44,13 +44,14 @@ pub const EDGE: Host = Host {
 };
 
 const BRIDGE: &str = "hosts";
-const HARNESS: &str = "198.51.100.254/24";
+/// The address of the harness.
+pub const HARNESS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 254);
 
 /// Makes the bridge and both hosts, with routes to each other's pods.
 pub fn make() -> anyhow::Result<()> {
     ip(&format!("link add {BRIDGE} type bridge"))?;
     ip(&format!("link set {BRIDGE} up"))?;
-    ip(&format!("addr add {HARNESS} dev {BRIDGE}"))?;
+    ip(&format!("addr add {HARNESS}/24 dev {BRIDGE}"))?;
     for host in [CLOUD, EDGE] {
         host.make().with_context(|| format!("making host {}", host.name))?;
     }
@@ -58,7 +59,7 @@ pub fn make() -> anyhow::Result<()> {
         host.ip(&format!("route add {} via {}", other.pods, other.address))?;
         ip(&format!("route add {} via {}", host.pods, host.address))?;
         // Whatever is not known goes to the harness, which answers at once that there is nothing.
-        host.ip("route add default via 198.51.100.254")?;
+        host.ip(&format!("route add default via {HARNESS}"))?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A node: containerd, the kubelet and kube-proxy on a host, from Debian's packages and the one program.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::Ipv4Addr,
     path::{Path, PathBuf},
@@ -8,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde_json::json;
 
 use crate::{
-    control_plane::{ControlPlane, command},
+    control_plane::ControlPlane,
+    machine::Machine,
     network::Host,
     process::{Process, output, until},
 };
@@ -23,12 +25,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The image of the container that holds a pod's namespaces.
 pub const PAUSE: &str = "skerry.example/pause:1";
 
-/// A node that runs.
+/// A node.
 pub struct Node {
     host: Host,
+    machine: Machine,
     folder: PathBuf,
     kubernetes: PathBuf,
     kubeconfig: PathBuf,
+    /// The kubeconfig of kube-proxy.
+    admin: PathBuf,
+    running: Option<Running>,
+}
+
+/// What a node consists of while its power is on.
+struct Running {
     containerd: Process,
     kubelet: Process,
     _proxy: Process,
@@ -50,40 +60,24 @@ impl Node {
         let ca = plane.pki().file("ca.crt");
         write(folder, "kubelet.yaml", &kubelet(folder, &ca, name_server).to_string())?;
         let user = format!("system:node:{}", host.name);
-        let kubeconfig = plane.pki().kubeconfig(&plane.server(), &user, &["system:nodes"])?;
-
-        let mut run = command(Some(host.name), Path::new("containerd"));
-        run.arg("-c").arg(folder.join("containerd.toml"));
-        let mut process = Process::start("containerd", folder, run)?;
-        let ready = until(PATIENCE, || {
-            process.check()?;
-            Ok(ctr(folder, &["version"]).ok())
-        });
-        ready.with_context(|| format!("waiting for containerd on {}", host.name))?;
-        for image in images {
-            let path = image.to_str().context("an image's path is text")?;
-            ctr(folder, &["images", "import", path]).with_context(|| format!("importing {path}"))?;
-        }
-        let kubelet = start_kubelet(host, kubernetes, folder, &kubeconfig)?;
-        let mut run = command(Some(host.name), kubernetes);
-        run.arg("kube-proxy")
-            .arg(format!("--kubeconfig={}", plane.access().admin.display()))
-            .arg(format!("--hostname-override={}", host.name))
-            .args(["--proxy-mode=iptables", "--conntrack-max-per-core=0"])
-            .args([
-                "--conntrack-tcp-timeout-established=0",
-                "--conntrack-tcp-timeout-close-wait=0",
-            ]);
-        let proxy = Process::start("kube-proxy", folder, run)?;
-        Ok(Self {
+        let mut node = Self {
             host,
+            machine: Machine::new(host, folder.join("disk")),
             folder: folder.to_owned(),
             kubernetes: kubernetes.to_owned(),
-            kubeconfig,
-            containerd: process,
-            kubelet,
-            _proxy: proxy,
-        })
+            kubeconfig: plane.pki().kubeconfig(&plane.server(), &user, &["system:nodes"])?,
+            admin: plane.access().admin,
+            running: None,
+        };
+        node.machine.boot()?;
+        let containerd = node.start_containerd()?;
+        for image in images {
+            let path = image.to_str().context("an image's path is text")?;
+            node.ctr(&["images", "import", path])
+                .with_context(|| format!("importing {path}"))?;
+        }
+        node.start_kubelet_and_proxy(containerd)?;
+        Ok(node)
     }
 
     /// Its host.
@@ -91,45 +85,115 @@ impl Node {
         self.host
     }
 
-    /// Kills the kubelet, so that the node gives no sign of life; its containers run on.
-    pub fn kill_kubelet(&mut self) -> anyhow::Result<()> {
-        self.kubelet.kill().map(drop)
+    /// Pulls the plug: all that runs on it is gone at once, and it gives no sign of life.
+    pub fn power_off(&mut self) -> anyhow::Result<()> {
+        self.machine.power_off()?;
+        self.running = None;
+        Ok(())
     }
 
-    /// Starts it again.
-    pub fn restore_kubelet(&mut self) -> anyhow::Result<()> {
-        self.kubelet = start_kubelet(self.host, &self.kubernetes, &self.folder, &self.kubeconfig)?;
-        Ok(())
+    /// Switches it on again. It has what was on its disk.
+    pub fn power_on(&mut self) -> anyhow::Result<()> {
+        self.machine.boot()?;
+        self.host.restore()?;
+        let containerd = self.start_containerd()?;
+        self.start_kubelet_and_proxy(containerd)
     }
 
     /// Fails if what it consists of has ended.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        self.containerd.check()?;
-        self.kubelet.check()
+        let Some(running) = &mut self.running else {
+            bail!("{} is off", self.host.name);
+        };
+        running.containerd.check()?;
+        running.kubelet.check()
     }
 
     /// What `ctr` says about the node's containers.
     pub fn ctr(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        ctr(&self.folder, arguments)
+        let mut ctr = Command::new("ctr");
+        ctr.arg("-a")
+            .arg(socket(&self.folder))
+            .args(["-n", "k8s.io"])
+            .args(arguments);
+        output(&mut ctr)
     }
-}
 
-fn start_kubelet(host: Host, kubernetes: &Path, folder: &Path, kubeconfig: &Path) -> anyhow::Result<Process> {
-    let mut run = command(Some(host.name), kubernetes);
-    run.arg("kubelet")
-        .arg(format!("--config={}", folder.join("kubelet.yaml").display()))
-        .arg(format!("--kubeconfig={}", kubeconfig.display()))
-        .arg(format!("--root-dir={}", folder.join("kubelet").display()))
-        .arg(format!("--cert-dir={}", folder.join("pki").display()))
-        .arg(format!("--hostname-override={}", host.name))
-        .arg(format!("--node-ip={}", host.address));
-    Process::start("kubelet", folder, run)
-}
+    /// The containers of pods that run, and the process of each.
+    pub fn tasks(&self) -> anyhow::Result<BTreeMap<String, u32>> {
+        let containers = self.ctr(&[
+            "containers",
+            "list",
+            "--quiet",
+            "labels.\"io.cri-containerd.kind\"==container",
+        ])?;
+        let containers: BTreeSet<_> = containers.lines().collect();
+        let tasks = self.ctr(&["tasks", "list"])?;
+        let running = tasks
+            .lines()
+            .filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+                [id, pid, "RUNNING"] if containers.contains(id) => Some((id.to_owned(), pid.parse().ok()?)),
+                _ => None,
+            });
+        Ok(running.collect())
+    }
 
-fn ctr(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let mut ctr = Command::new("ctr");
-    ctr.arg("-a").arg(socket(folder)).args(["-n", "k8s.io"]).args(arguments);
-    output(&mut ctr)
+    /// Kills a container, as the kernel does that is out of memory.
+    pub fn kill(&self, container: &str) -> anyhow::Result<()> {
+        self.ctr(&["tasks", "kill", "--signal", "SIGKILL", container]).map(drop)
+    }
+
+    /// What its disk has, seen from the harness.
+    pub fn disk(&self) -> PathBuf {
+        self.folder.join("disk")
+    }
+
+    fn start_containerd(&self) -> anyhow::Result<Process> {
+        let mut run = self.machine.command(Path::new("containerd"))?;
+        run.arg("-c").arg(self.folder.join("containerd.toml"));
+        let mut process = Process::start("containerd", &self.folder, run)?;
+        let ready = until(PATIENCE, || {
+            process.check()?;
+            Ok(self.ctr(&["version"]).ok())
+        });
+        ready.with_context(|| format!("waiting for containerd on {}", self.host.name))?;
+        Ok(process)
+    }
+
+    fn start_kubelet_and_proxy(&mut self, containerd: Process) -> anyhow::Result<()> {
+        let Self {
+            host,
+            machine,
+            folder,
+            kubernetes,
+            ..
+        } = self;
+        let mut run = machine.command(kubernetes)?;
+        run.arg("kubelet")
+            .arg(format!("--config={}", folder.join("kubelet.yaml").display()))
+            .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
+            .arg(format!("--root-dir={}", folder.join("kubelet").display()))
+            .arg(format!("--cert-dir={}", folder.join("pki").display()))
+            .arg(format!("--hostname-override={}", host.name))
+            .arg(format!("--node-ip={}", host.address));
+        let kubelet = Process::start("kubelet", folder, run)?;
+        let mut run = machine.command(kubernetes)?;
+        run.arg("kube-proxy")
+            .arg(format!("--kubeconfig={}", self.admin.display()))
+            .arg(format!("--hostname-override={}", host.name))
+            .args(["--proxy-mode=iptables", "--conntrack-max-per-core=0"])
+            .args([
+                "--conntrack-tcp-timeout-established=0",
+                "--conntrack-tcp-timeout-close-wait=0",
+            ]);
+        let proxy = Process::start("kube-proxy", folder, run)?;
+        self.running = Some(Running {
+            containerd,
+            kubelet,
+            _proxy: proxy,
+        });
+        Ok(())
+    }
 }
 
 fn socket(folder: &Path) -> PathBuf {
@@ -152,7 +216,8 @@ fn containerd(folder: &Path) -> String {
     format!(
         r#"version = 2
 root = "{root}"
-state = "{state}"
+# Gone with the power.
+state = "/run/containerd"
 [grpc]
   address = "{socket}"
 [plugins."io.containerd.grpc.v1.cri"]
@@ -169,7 +234,6 @@ state = "{state}"
       runtime_type = "io.containerd.runc.v2"
 "#,
         root = at("root"),
-        state = at("state"),
         socket = socket(folder).display(),
         cni = at("cni"),
     )

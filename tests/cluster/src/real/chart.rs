@@ -1,0 +1,110 @@
+//! The chart on a real API server: what it renders is taken, and it installs.
+
+use std::fs;
+
+use anyhow::{Context, ensure};
+
+use super::{
+    SEDNA, Tour,
+    kubernetes::{array, text},
+    pages::INSTALLING,
+};
+
+/// Renderings that differ in which objects there are.
+const RENDERINGS: [&str; 4] = [
+    "",
+    "--set namespace=sedna --set crds.install=false",
+    "--set metrics.serviceMonitor.enabled=true --set globalManager.networkPolicy.apiServerPorts={6443} \
+     --set rbac.ownerReferencesPermissionEnforcement=true --set globalManager.service.type=NodePort \
+     --set globalManager.service.nodePort=30900",
+    "--set globalManager.replicas=1 --set localController.enabled=false --set localController.runAsUser=0",
+];
+
+/// A definition of the Prometheus operator's kind, of which no more is needed here than that it is there.
+const SERVICE_MONITORS: &str = r#"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicemonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: ServiceMonitor, plural: servicemonitors, singular: servicemonitor}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"#;
+
+/// What a release may weigh: half of what a Secret may.
+const MOST_OF_A_RELEASE: usize = 512 * 1024;
+
+pub fn everything_is_taken(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.apply(SERVICE_MONITORS)?;
+    let established = "--for=condition=Established";
+    tour.kubectl(&["wait", "crd/servicemonitors.monitoring.coreos.com", established])?;
+    tour.kubectl(&["create", "namespace", SEDNA])?;
+    for settings in RENDERINGS {
+        // As strict as can be: an unknown or doubled field is an error.
+        let told = tour.shell(&format!(
+            "helm template skerry charts/skerry --validate --namespace {SEDNA} {settings} | \
+             kubectl apply --dry-run=server --validate=strict --filename -"
+        ))?;
+        ensure!(told.lines().all(|line| line.ends_with("(server dry run)")), "{told}");
+    }
+    tour.kubectl(&["delete", "namespace", SEDNA]).map(drop)
+}
+
+pub fn install(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.follow(INSTALLING, "--create-namespace --wait")?;
+    tour.follow(INSTALLING, "rollout status deployment/skerry-globalmanager")?;
+    let pods = tour.follow(INSTALLING, "--namespace sedna get pods")?;
+    ensure!(pods.contains("skerry-localcontroller"), "{pods}");
+    tour.kubectl(&[
+        "rollout",
+        "status",
+        "daemonset/skerry-localcontroller",
+        "--namespace",
+        SEDNA,
+        "--timeout=2m",
+    ])?;
+    let release = tour.get(&["secret", "sh.helm.release.v1.skerry.v1", "--namespace", SEDNA])?;
+    // In an answer it is encoded once more.
+    let size = text(&release, "/data/release").len() / 4 * 3;
+    println!("real: the release weighs {} KiB", size / 1024);
+    ensure!(size < MOST_OF_A_RELEASE, "the release's Secret weighs {size} bytes");
+    has_no_rights(tour)?;
+    hosts_are_apart(tour)
+}
+
+/// The local controller never speaks to the API server, so its account has no rights, nor its pods its token.
+fn has_no_rights(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let account = format!("system:serviceaccount:{SEDNA}:skerry-localcontroller");
+    let may = tour.shell(&format!(
+        "kubectl auth can-i get pods --all-namespaces --as {account} || test $? = 1"
+    ))?;
+    ensure!(may.trim() == "no", "{account} may get pods: {may}");
+    let pods = tour.list(&[
+        "pods",
+        "--namespace",
+        SEDNA,
+        "--selector",
+        "app.kubernetes.io/name=skerry-localcontroller",
+    ])?;
+    let pod = pods.first().context("there is a local controller")?;
+    let token = array(pod, "/spec/volumes")
+        .iter()
+        .any(|volume| volume.get("projected").is_some());
+    ensure!(!token, "a token is mounted: {}", pod["spec"]["volumes"]);
+    Ok(())
+}
+
+/// What a pod writes to its node is on that node's disk, and on no other.
+fn hosts_are_apart(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let store = "lib/skerry/localcontroller.db";
+    let (cloud, edge) = (tour.hosts.cloud.disk(), tour.hosts.edge.disk());
+    ensure!(edge.join(store).is_file(), "no store on the edge's disk");
+    ensure!(!cloud.join(store).exists(), "the edge's store is on the cloud's disk");
+    ensure!(fs::exists(&cloud)?, "the cloud has a disk");
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Upgrade, rollback, uninstall and what comes after, with workers that run on through all of it.
+
+use std::{fs, os::unix::fs::symlink};
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+use super::{SEDNA, Tour, kubernetes::text, pages::INSTALLING};
+
+/// The definition that the newer chart changes, and the column that it adds.
+const DEFINITION: &str = "jointinferenceservices.sedna.io";
+const COLUMN: &str = "{jsonPath: .metadata.generation, name: Newer, type: integer}";
+
+/// Other values by the page's command, then a newer chart.
+pub fn upgrade(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.workers = tour.running_workers()?;
+    // The local controller then finds the manager at a node's address.
+    tour.follow(INSTALLING, "globalManager.service.nodePort=30900")?;
+    make_newer_chart(tour)?;
+    ensure!(!has_column(tour)?, "the column is there already");
+    tour.follow(INSTALLING, "--reset-then-reuse-values --wait")?;
+    ensure!(has_column(tour)?, "the definitions were not upgraded");
+    let service = tour.get(&["service", "skerry-globalmanager", "--namespace", SEDNA])?;
+    ensure!(
+        text(&service, "/spec/type") == "NodePort",
+        "the values are kept: {service}"
+    );
+    tour.nothing_was_restarted()?;
+    still_reports(tour)
+}
+
+pub fn roll_back(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.follow(INSTALLING, "helm rollback")?;
+    ensure!(!has_column(tour)?, "the definitions were not rolled back");
+    tour.nothing_was_restarted()?;
+    still_reports(tour)
+}
+
+pub fn uninstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let kinds = "datasets,models,jointinferenceservices,federatedlearningjobs";
+    let before = tour.kubectl(&["get", kinds, "--output", "name"])?;
+    let definitions = tour.kubectl(&["get", "crds", "--output", "name"])?;
+    tour.follow(INSTALLING, "helm uninstall")?;
+    ensure!(
+        tour.kubectl(&["get", kinds, "--output", "name"])? == before,
+        "objects are gone"
+    );
+    ensure!(
+        tour.kubectl(&["get", "crds", "--output", "name"])? == definitions,
+        "definitions are gone"
+    );
+    let left = tour.kubectl(&["get", "all", "--namespace", SEDNA, "--output", "name"])?;
+    ensure!(left.is_empty(), "the chart leaves {left}");
+    tour.nothing_was_restarted()
+}
+
+/// With Roles only, and by somebody who has no right on the cluster.
+pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    const HERE: &str = "edge";
+    tour.kubectl(&["create", "namespace", HERE])?;
+    let elsewhere = tour.get(&["jointinferenceservices"])?;
+    tour.follow(INSTALLING, "--set namespace=edge")?;
+    tour.kubectl(&[
+        "rollout",
+        "status",
+        "deployment/skerry-globalmanager",
+        "--namespace",
+        HERE,
+        "--timeout=2m",
+    ])?;
+    let of_the_release = ["--selector", "app.kubernetes.io/instance=skerry", "--output", "name"];
+    let bound = tour.kubectl(&[&["get", "clusterroles,clusterrolebindings"], &of_the_release[..]].concat())?;
+    ensure!(bound.is_empty(), "the release has {bound}");
+    // Something to find, for a manager that looks where it should not.
+    let edit = json!({"spec": {"cloudWorker": {"template": {"metadata": {"labels": {"edited": "yes"}}}}}});
+    tour.patch(&["jointinferenceservice", "read-in-the-cloud"], &edit)?;
+    let manifest = tour
+        .example("federated-learning/digits.yaml")?
+        .replace("edge-1", "cloud-1");
+    let manifest = manifest.replace("value: \"10\"", "value: \"2\"");
+    let file = tour.work.join("here.yaml");
+    fs::write(&file, manifest)?;
+    let file = file.to_str().context("a path is text")?;
+    tour.kubectl(&["apply", "--namespace", HERE, "--filename", file])?;
+    tour.kubectl(&[
+        "wait",
+        "federatedlearningjob/learn-digits",
+        "--namespace",
+        HERE,
+        "--for=jsonpath={.status.phase}=Succeeded",
+        "--timeout=2m",
+    ])?;
+    let now = tour.get(&["jointinferenceservices"])?;
+    let status = |list: &serde_json::Value| {
+        let items = super::kubernetes::array(list, "/items").iter();
+        items.map(|item| item["status"].clone()).collect::<Vec<_>>()
+    };
+    ensure!(
+        status(&now) == status(&elsewhere),
+        "services of another namespace were touched"
+    );
+    tour.nothing_was_restarted()?;
+    let undo = json!({"spec": {"cloudWorker": {"template": {"metadata": null}}}});
+    tour.patch(&["jointinferenceservice", "read-in-the-cloud"], &undo)?;
+    tour.shell(&format!("helm uninstall skerry --namespace {HERE} --wait"))?;
+    tour.kubectl(&["delete", "namespace", HERE, "--timeout=60s"]).map(drop)
+}
+
+pub fn reinstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.follow(INSTALLING, "--create-namespace --wait")?;
+    tour.kubectl(&[
+        "rollout",
+        "status",
+        "daemonset/skerry-localcontroller",
+        "--namespace",
+        SEDNA,
+        "--timeout=2m",
+    ])?;
+    for service in ["read-digits", "read-in-the-cloud"] {
+        tour.wait_until_ready(&["jointinferenceservice", service])?;
+    }
+    still_reports(tour)?;
+    tour.nothing_was_restarted()
+}
+
+/// From now on `charts` is where the newer chart is, so that the page's own command upgrades to it.
+fn make_newer_chart(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let newer = tour.work.join("newer");
+    fs::create_dir_all(&newer)?;
+    tour.copy(&tour.work.join("charts/skerry"), &newer)?;
+    let definition = newer.join("skerry/files/crds/sedna.io_jointinferenceservices.yaml");
+    let text = fs::read_to_string(&definition)?;
+    let (before, after) = text
+        .split_once("additionalPrinterColumns:\n")
+        .context("the definition has columns")?;
+    fs::write(
+        definition,
+        format!("{before}additionalPrinterColumns:\n    - {COLUMN}\n{after}"),
+    )?;
+    let charts = tour.work.join("charts");
+    fs::remove_file(&charts)?;
+    symlink(newer, charts)?;
+    Ok(())
+}
+
+fn has_column(tour: &Tour<'_>) -> anyhow::Result<bool> {
+    let columns = "jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}";
+    let columns = tour.kubectl(&["get", "crd", DEFINITION, "--output", columns])?;
+    Ok(columns.split(' ').any(|column| column == "Newer"))
+}
+
+/// What the edge's worker counts arrives, now as before.
+fn still_reports(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let mut first = None;
+    tour.wait_for_metrics("read-digits", |figure| {
+        let now = figure("inferenceNumber");
+        let first = first.get_or_insert(now);
+        now > *first
+    })
+    .map(drop)
+}

@@ -1,0 +1,311 @@
+//! A cluster that Sedna runs, with workers at work, changes hands.
+//!
+//! What Sedna has declared and made is in `sedna/`: its definitions, names, labels, owners, environment, written by the
+//! means that it uses. Its own programs are stood in for by one that does nothing.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use super::{
+    Tour,
+    kubernetes::{array, text, told_of},
+    pages::{INSTALLING, MIGRATING},
+    storage,
+};
+use crate::{network::HARNESS, process::until};
+
+const DEFINITIONS: &str = include_str!("../../../tests/manifests/sedna/definitions.yaml");
+const CONTROL: &str = include_str!("sedna/control.yaml");
+const OBJECTS: &str = include_str!("sedna/objects.yaml");
+const CHILDREN: &str = include_str!("sedna/children.yaml");
+
+/// The kinds of Sedna's that nobody here uses: plural, kind, short name.
+const OTHERS: [(&str, &str, &str); 2] = [
+    ("incrementallearningjobs", "IncrementalLearningJob", "il"),
+    ("lifelonglearningjobs", "LifelongLearningJob", "ll"),
+];
+
+/// Sedna's manager, as its writes show.
+const SEDNA_GM: &str = "sedna-gm";
+
+/// The user's namespace.
+const PLANT: &str = "plant";
+
+const EDGE_WORKER: &str = "helmet-deployment-edge";
+const CLOUD_WORKER: &str = "helmet-deployment-cloud";
+/// The pod of the trainer in the cloud.
+const TRAINER: &str = "surface-train-9d4fm";
+
+/// How long what is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub fn changes_hands(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    empty_the_cluster(tour)?;
+    let before = sedna_runs(tour).context("Sedna's cluster")?;
+    hand_over(tour)?;
+    ensure!(pods(tour)? == before, "adopted, and not restarted: {before:#?}");
+    places_are_known(tour)?;
+    replace_the_local_controllers(tour)?;
+    ensure!(
+        pods(tour)? == before,
+        "the local controllers are replaced, and no worker"
+    );
+    replace_the_rest(tour).context("replacing what is left of Sedna's workers")?;
+    let after = pods(tour)?;
+    back_and_forth(tour)?;
+    ensure!(pods(tour)? == after, "on the way back nothing is restarted");
+    tour.follow(MIGRATING, "delete deployment/gm").map(drop)
+}
+
+/// As the page about installing says how everything goes.
+fn empty_the_cluster(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.kubectl(&["delete", "ji,fl", "--all", "--timeout=60s"])?;
+    tour.follow(INSTALLING, "helm uninstall")?;
+    tour.shell("kubectl delete --filename charts/skerry/files/crds --timeout=60s")?;
+    until(PATIENCE, || {
+        let left = tour.list(&["pods", "--selector", super::kubernetes::OF_SERVICES])?;
+        Ok(left.is_empty().then_some(()))
+    })
+    .context("workers go with their services")
+}
+
+/// Sedna's control plane is there, what its user has declared, and what it has made of that, all at work.
+fn sedna_runs(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
+    let model = tour
+        .hosts
+        .edge
+        .disk()
+        .join("lib/skerry/examples/models/digits-federated.json");
+    let address = (HARNESS, 9000).into();
+    storage::serve(address, "/models/small.json", "an-id-in-clear", fs::read(model)?)?;
+    tour.hosts.edge.ctr(&[
+        "images",
+        "tag",
+        "docker.io/skerry/storage-initializer:v1",
+        "docker.io/kubeedge/sedna-storage-initializer:v0.3.0",
+    ])?;
+    // As `kubectl apply` cannot: they are too large for it.
+    let mut definitions = DEFINITIONS.to_owned();
+    definitions.extend(OTHERS.map(definition));
+    tour.create("kubectl", &definitions)?;
+    tour.kubectl(&["wait", "crds", "--all", "--for=condition=Established", "--timeout=30s"])?;
+    tour.apply(CONTROL)?;
+    tour.apply(OBJECTS)?;
+    let uid = |kind, name| -> anyhow::Result<String> {
+        Ok(text(&tour.get(&[kind, name, "--namespace", PLANT])?, "/metadata/uid").to_owned())
+    };
+    let children = CHILDREN
+        .replace("SERVICE-UID", &uid("jointinferenceservice", "helmet")?)
+        .replace("JOB-UID", &uid("federatedlearningjob", "surface")?);
+    tour.create(SEDNA_GM, &children)?;
+    for deployment in [EDGE_WORKER, CLOUD_WORKER] {
+        tour.rolled_out(deployment)?;
+    }
+    tour.kubectl(&[
+        "wait",
+        "pods",
+        "--all",
+        "--namespace",
+        PLANT,
+        "--for=condition=Ready",
+        "--timeout=60s",
+    ])?;
+    // As Sedna so often leaves it: running, and failed for good.
+    let status = json!({"status": {"active": 0, "failed": 2, "startTime": "2026-01-01T00:00:00Z", "conditions": [
+        {"type": "Running", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"},
+        {"type": "Failed", "status": "True", "reason": "workerFailed", "message": "the worker of service failed",
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
+    let manager = format!("--field-manager={SEDNA_GM}");
+    let what = ["ji", "helmet", "--namespace", PLANT, "--subresource=status", &manager];
+    tour.patch(&what, &status)?;
+    pods(tour)
+}
+
+/// Steps 1 to 4 of the page.
+fn hand_over(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let definitions = tour.follow(MIGRATING, "kubectl get crds")?;
+    ensure!(definitions.lines().count() == 7, "{definitions}");
+    tour.follow(MIGRATING, "> sedna-objects.yaml")?;
+    tour.follow(MIGRATING, "> services-before")?;
+    tour.follow(MIGRATING, "> jobs-before")?;
+    tour.follow(MIGRATING, "scale deployment gm --replicas=0")?;
+    until(PATIENCE, || {
+        let left = tour.follow(MIGRATING, "kubectl --namespace sedna get pods")?;
+        Ok((!left.lines().any(|line| line.starts_with("gm-"))).then_some(()))
+    })
+    .context("Sedna's manager ends")?;
+    tour.follow(MIGRATING, "--take-ownership")?;
+    tour.follow(MIGRATING, "diff services-before")?;
+    tour.follow(MIGRATING, "diff jobs-before")?;
+    tour.follow(MIGRATING, "kubectl get ji,fl --all-namespaces")?;
+    tour.follow(MIGRATING, "kubectl wait ji --all")?;
+    let service = tour.get(&["ji", "helmet", "--namespace", PLANT])?;
+    let failed = array(&service, "/status/conditions")
+        .iter()
+        .any(|condition| text(condition, "/type") == "Failed");
+    ensure!(!failed, "a failure that Sedna left behind goes: {}", service["status"]);
+    for reason in ["WorkerAdopted", "PodsAdopted"] {
+        let selected = format!("--field-selector=reason={reason}");
+        let events = tour.list(&["events", "--namespace", PLANT, &selected])?;
+        ensure!(!events.is_empty(), "no event {reason}");
+    }
+    Ok(())
+}
+
+/// Which workers are still as Sedna made them, and which place of the job each pod has.
+fn places_are_known(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let deployments = tour.follow(MIGRATING, "kubectl get deployments --all-namespaces")?;
+    ensure!(
+        deployments.lines().count() == 3 && !deployments.contains("<none>"),
+        "{deployments}"
+    );
+    let places = tour.follow(MIGRATING, "adopted-place")?;
+    for (pod, place) in [
+        ("surface-aggregation-x7k2p", "aggregation"),
+        // The samples and the node say it.
+        ("surface-train-qq8zt", "train-0"),
+        (TRAINER, "train-1"),
+    ] {
+        let found = places.lines().find(|line| line.contains(pod)).unwrap_or_default();
+        ensure!(found.ends_with(place), "{pod} is in {place}: {places}");
+    }
+    Ok(())
+}
+
+/// Step 5.
+fn replace_the_local_controllers(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.follow(MIGRATING, "delete daemonset lc")?;
+    tour.follow(MIGRATING, "localController.enabled=true")?;
+    tour.follow(MIGRATING, "rollout status daemonset").map(drop)
+}
+
+/// Step 6: by new keys, without any change, and by deletion.
+fn replace_the_rest(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    ensure!(in_clear(tour)?, "Sedna has written keys in clear");
+    fn of(name: &str) -> [(&str, &str); 2] {
+        [("NAMESPACE", PLANT), (" NAME", name)]
+    }
+    tour.follow_with(MIGRATING, "patch secret", &of(" storage"))?;
+    until(PATIENCE, || Ok((!in_clear(tour)?).then_some(()))).context("no key in clear is left")?;
+    tour.rolled_out(EDGE_WORKER)?;
+    tour.follow_with(
+        MIGRATING,
+        "annotate --overwrite deployment",
+        &of(" helmet-deployment-cloud"),
+    )?;
+    for worker in [EDGE_WORKER, CLOUD_WORKER] {
+        until(PATIENCE, || Ok(is_ours(tour, worker)?.then_some(())))
+            .with_context(|| format!("{worker} is as if it had always been ours"))?;
+        tour.rolled_out(worker)?;
+    }
+    tour.kubectl(&[
+        "wait",
+        "ji/helmet",
+        "--namespace",
+        PLANT,
+        "--for=condition=Ready",
+        "--timeout=60s",
+    ])?;
+    let before = pods(tour)?;
+    let trainer = format!(" {TRAINER}");
+    tour.follow_with(MIGRATING, "delete pod NAME", &of(&trainer))?;
+    let after = until(PATIENCE, || {
+        let now = pods(tour)?;
+        let complete = now.len() == before.len() && now.iter().any(|pod| pod.contains("surface-train-1-"));
+        Ok(complete.then_some(now))
+    })
+    .context("the trainer is made again")?;
+    let kept = |pod: &&String| !pod.contains("surface-train-");
+    ensure!(
+        after.iter().filter(kept).eq(before.iter().filter(kept)),
+        "were: {before:#?}\nare: {after:#?}"
+    );
+    until(PATIENCE, || {
+        let service = tour.get(&["ji", "helmet", "--namespace", PLANT])?;
+        Ok((!array(&service, "/status/metrics").is_empty()).then_some(()))
+    })
+    .context("what the service's new worker reports arrives")
+}
+
+/// Up to the last step there is a way back, on which workers go on.
+fn back_and_forth(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.follow(MIGRATING, "helm uninstall")?;
+    tour.follow(MIGRATING, "scale deployment gm --replicas=1")?;
+    tour.follow(MIGRATING, "jointinferenceservice.sedna.io/uid,!app.sedna.io")
+        .map(drop)
+}
+
+/// Every pod of the user's, as far as a restart would change it.
+fn pods(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
+    let pods = tour.list(&["pods", "--namespace", PLANT])?;
+    let told = pods
+        .iter()
+        .map(|pod| format!("{}: {}", text(pod, "/metadata/name"), told_of(pod)));
+    Ok(told.collect())
+}
+
+/// Whether a key is readable in a Deployment or pod.
+fn in_clear(tour: &Tour<'_>) -> anyhow::Result<bool> {
+    let list = tour.get(&["deployments,replicasets,pods", "--namespace", PLANT])?;
+    let items = array(&list, "/items").iter();
+    let mut alive = items.filter(|item| item.pointer("/metadata/deletionTimestamp").is_none());
+    // A Deployment's history is kept for a rollback, of which nobody gets keys that are no longer valid.
+    Ok(alive.any(|item| text(item, "/kind") != "ReplicaSet" && item["spec"].to_string().contains("-in-clear")))
+}
+
+/// Whether nothing of Sedna's environment is left, nor anything of its template Sedna's to say.
+fn is_ours(tour: &Tour<'_>, deployment: &str) -> anyhow::Result<bool> {
+    let object = tour.get(&["deployment", deployment, "--namespace", PLANT, "--show-managed-fields"])?;
+    let fields = array(&object, "/metadata/managedFields");
+    let sednas = fields.iter().filter(|entry| text(entry, "/manager") == SEDNA_GM);
+    let of_the_template = |entry: &Value| entry.pointer("/fieldsV1/f:spec/f:template").is_some();
+    let env = array(&object, "/spec/template/spec/containers/0/env");
+    let value = |name: &str| {
+        let found = env.iter().find(|var| text(var, "/name") == name);
+        found.map(|var| text(var, "/value").to_owned())
+    };
+    // Sedna drew it at random, and told the two nothing of where they meet.
+    let random = ["edgeworker-q9z4t", "cloudworker-x7k2p"];
+    let renamed = value("WORKER_NAME").is_some_and(|name| !random.contains(&name.as_str()));
+    Ok(renamed && value("JOB_NAME").as_deref() == Some("helmet") && !sednas.into_iter().any(of_the_template))
+}
+
+fn definition((plural, kind, short): (&str, &str, &str)) -> String {
+    let singular = kind.to_lowercase();
+    format!(
+        "---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: {plural}.sedna.io}}
+spec:
+  group: sedna.io
+  scope: Namespaced
+  names: {{kind: {kind}, plural: {plural}, singular: {singular}, shortNames: [{short}]}}
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      subresources: {{status: {{}}}}
+      schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+"
+    )
+}
+
+impl Tour<'_> {
+    /// Creates what a manifest has, in somebody's name.
+    fn create(&self, manager: &str, manifest: &str) -> anyhow::Result<()> {
+        let file = self.work.join("created.yaml");
+        fs::write(&file, manifest)?;
+        let file = file.to_str().context("a path is text")?;
+        let manager = format!("--field-manager={manager}");
+        self.kubectl(&["create", &manager, "--filename", file]).map(drop)
+    }
+
+    fn rolled_out(&self, deployment: &str) -> anyhow::Result<()> {
+        let deployment = format!("deployment/{deployment}");
+        self.kubectl(&["rollout", "status", &deployment, "--namespace", PLANT, "--timeout=90s"])
+            .map(drop)
+    }
+}

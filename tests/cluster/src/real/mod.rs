@@ -1,0 +1,193 @@
+//! What only real nodes can show: the chart installed, the examples' workers in containers, troubles of nodes, and a
+//! cluster that changes hands.
+//!
+//! One cluster goes through all scenarios, in order: a later one finds what an earlier one has left.
+
+mod chart;
+mod examples;
+mod kubernetes;
+mod lifecycle;
+mod migration;
+mod pages;
+mod storage;
+mod trouble;
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::Context;
+use serde::Serialize;
+
+use self::pages::Pages;
+use crate::hosts::Hosts;
+
+/// The namespace of the chart.
+const SEDNA: &str = "sedna";
+
+/// A scenario: a sentence, and what shows that it holds.
+type Scenario = (&'static str, fn(&mut Tour<'_>) -> anyhow::Result<()>);
+
+const SCENARIOS: &[Scenario] = &[
+    (
+        "the API server takes all that the chart renders",
+        chart::everything_is_taken,
+    ),
+    ("the chart is installed, and its pods are ready", chart::install),
+    (
+        "a federated job trains in containers on both nodes to its end",
+        examples::train,
+    ),
+    ("a joint inference service infers across both nodes", examples::infer),
+    (
+        "an edge host is cut off for two minutes while its service is edited and a worker on it is killed",
+        trouble::cut_off,
+    ),
+    (
+        "a node without power comes back, and all that it did goes on once",
+        trouble::power_failure,
+    ),
+    (
+        "an upgrade with other values and newer definitions restarts no worker",
+        lifecycle::upgrade,
+    ),
+    ("a rollback restarts no worker", lifecycle::roll_back),
+    (
+        "the chart is uninstalled, and nothing of the user's goes",
+        lifecycle::uninstall,
+    ),
+    (
+        "an installation in one namespace has Roles only, and looks after nothing else",
+        lifecycle::one_namespace,
+    ),
+    (
+        "the chart is installed again, and nothing was restarted or lost",
+        lifecycle::reinstall,
+    ),
+    (
+        "a cluster that Sedna runs changes hands as the page about it says",
+        migration::changes_hands,
+    ),
+    (
+        "every command of the pages about installing and migrating was run",
+        pages::all_were_run,
+    ),
+];
+
+/// What can be shown while the edge is away.
+const WITHOUT_THE_EDGE: &[Scenario] = &[
+    (
+        "an image that does not exist is named by service and job, which go on with the right one",
+        trouble::wrong_image,
+    ),
+    (
+        "a worker's container that is killed is started again in its pod",
+        trouble::container_killed,
+    ),
+    (
+        "pods that are evicted are made again, and the job comes to its end",
+        trouble::evicted,
+    ),
+];
+
+/// A tour of the two hosts.
+pub struct Tour<'a> {
+    hosts: &'a mut Hosts,
+    /// Where commands are run: what pages name by a relative path is there.
+    work: PathBuf,
+    pages: Pages,
+    results: Vec<Shown>,
+    /// What is remembered from one scenario to the next.
+    workers: kubernetes::Workers,
+}
+
+/// A scenario that was run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shown {
+    /// Its sentence.
+    pub name: &'static str,
+    /// Whether it held.
+    pub ok: bool,
+    /// How long it took.
+    pub seconds: u64,
+}
+
+impl<'a> Tour<'a> {
+    /// With what is to be installed, from the repository at `root`.
+    pub fn new(hosts: &'a mut Hosts, helm: &Path, root: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let work = folder.join("work");
+        fs::create_dir_all(work.join("bin"))?;
+        fs::create_dir_all(work.join("home"))?;
+        for shared in ["charts", "dist", "examples"] {
+            symlink(root.join(shared), work.join(shared))?;
+        }
+        symlink(helm, work.join("bin/helm"))?;
+        let kubectl = work.join("bin/kubectl");
+        let kubernetes = folder.join("kubernetes");
+        fs::write(
+            &kubectl,
+            format!("#!/bin/sh\nexec {} kubectl \"$@\"\n", kubernetes.display()),
+        )?;
+        fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755))?;
+        Ok(Self {
+            hosts,
+            pages: Pages::read(root)?,
+            work,
+            results: Vec::new(),
+            workers: kubernetes::Workers::default(),
+        })
+    }
+
+    /// The whole tour, to the first scenario that does not hold; each says how long it took.
+    pub fn run(&mut self) -> anyhow::Result<()> {
+        SCENARIOS.iter().try_for_each(|scenario| self.scenario(scenario))
+    }
+
+    /// What was run so far.
+    pub fn results(&self) -> &[Shown] {
+        &self.results
+    }
+
+    fn scenario(&mut self, (name, shows): &Scenario) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let shown = shows(self);
+        let (ok, seconds) = (shown.is_ok(), begun.elapsed().as_secs());
+        self.results.push(Shown { name, ok, seconds });
+        if ok {
+            println!("real: {name} ... ok ({seconds} s)");
+        } else {
+            println!("real: {name} ... FAILED");
+            self.look_around();
+        }
+        shown.with_context(|| (*name).to_owned())
+    }
+
+    /// What somebody wants to see who was not there.
+    fn look_around(&self) {
+        for look in [
+            &["get", "pods", "--all-namespaces", "--output", "wide"][..],
+            &["get", "ji,fl,models", "--all-namespaces"],
+            &["get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"],
+            &["describe", "pods", "--all-namespaces"],
+            &[
+                "logs",
+                "--namespace",
+                SEDNA,
+                "deployment/skerry-globalmanager",
+                "--tail=40",
+            ],
+            &[
+                "logs",
+                "--namespace",
+                SEDNA,
+                "daemonset/skerry-localcontroller",
+                "--tail=40",
+            ],
+        ] {
+            println!("{}", self.kubectl(look).unwrap_or_else(|error| error.to_string()));
+        }
+    }
+}

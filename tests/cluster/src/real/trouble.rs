@@ -1,0 +1,219 @@
+//! What befalls nodes, pods and containers.
+
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+use super::{
+    Tour, WITHOUT_THE_EDGE,
+    kubernetes::{container_of, text, told_of},
+};
+use crate::{network::EDGE, process::until};
+
+/// How long the edge is cut off.
+const CUT: Duration = Duration::from_secs(120);
+
+/// How long the kubelet and its pods may take for what it does by itself.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The service and the job that run wholly in the cloud.
+const SERVICE: &str = "read-in-the-cloud";
+const JOB: &str = "learn-in-the-cloud";
+
+const NO_IMAGE: &str = "skerry.example/no-such-worker:1";
+const IMAGE: &str = "skerry/worker:latest";
+
+/// What was running goes on, what was edited arrives after, nothing is doubled.
+pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let before = tour.pod_of("read-digits", "edge")?;
+    let running = tour.hosts.edge.tasks()?;
+    EDGE.cut()?;
+    let edit = json!({"spec": {"edgeWorker": {"hardExampleMining": {"name": "CloudOnly", "parameters": null}}}});
+    tour.patch(&["jointinferenceservice", "read-digits"], &edit)?;
+    let killed = container_of(&before).to_owned();
+    tour.hosts.edge.kill(&killed)?;
+    let after_the_kill = until(PATIENCE, || {
+        let now = tour.hosts.edge.tasks()?;
+        Ok((now.len() == running.len() && !now.contains_key(&killed)).then_some(now))
+    })
+    .context("the kubelet starts a killed worker again, with nobody to ask")?;
+    let mut others = running;
+    others.remove(&killed);
+    ensure!(
+        others.iter().all(|(id, pid)| after_the_kill.get(id) == Some(pid)),
+        "ran: {others:?}; runs: {after_the_kill:?}"
+    );
+    for scenario in WITHOUT_THE_EDGE {
+        tour.scenario(scenario)?;
+    }
+    thread::sleep(CUT.saturating_sub(begun.elapsed()));
+    ensure!(
+        tour.hosts.edge.tasks()? == after_the_kill,
+        "what ran on the edge at the beginning of the cut runs at its end"
+    );
+    EDGE.restore()?;
+    tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=60s"])?;
+    tour.wait_until_ready(&["jointinferenceservice", "read-digits"])?;
+    let after = until(PATIENCE, || Ok(tour.pod_of("read-digits", "edge").ok()))?;
+    ensure!(
+        text(&after, "/metadata/uid") != text(&before, "/metadata/uid"),
+        "{after}"
+    );
+    ensure!(after["spec"].to_string().contains("CloudOnly"), "{}", after["spec"]);
+    one_container_each(tour)?;
+    // With this filter each sample goes to the cloud, as its worker reports.
+    tour.wait_for_metrics("read-digits", |figure| figure("uploadCloudRatio") > 0.99)
+        .map(drop)
+}
+
+/// On the edge there runs one container for each that its pods have.
+fn one_container_each(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let on_the_edge = format!("--field-selector=spec.nodeName={},status.phase=Running", EDGE.name);
+    until(PATIENCE, || {
+        let pods = tour.list(&["pods", "--all-namespaces", &on_the_edge])?;
+        let wanted: BTreeSet<_> = pods.iter().map(|pod| container_of(pod).to_owned()).collect();
+        let found: BTreeSet<_> = tour.hosts.edge.tasks()?.into_keys().collect();
+        Ok((wanted == found).then_some(()))
+    })
+    .context("the containers on the edge are those of its pods")
+}
+
+/// The edge's host without power, then with it again, while a job trains there.
+pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let again = tour
+        .example("federated-learning/digits.yaml")?
+        .replace("name: learn-digits", "name: learn-again");
+    tour.apply(&again)?;
+    until(PATIENCE, || {
+        let job = tour.get(&["federatedlearningjob", "learn-again"])?;
+        Ok(job.pointer("/status/rounds/0").map(drop))
+    })
+    .context("waiting for the first round")?;
+    let before = tour.pod_of("read-digits", "edge")?;
+    tour.hosts.edge.power_off()?;
+    tour.kubectl(&[
+        "wait",
+        "node",
+        EDGE.name,
+        "--for=condition=Ready=Unknown",
+        "--timeout=90s",
+    ])?;
+    tour.wait_for(&["jointinferenceservice", "read-digits"], "Ready", |status, _, _| {
+        status == "False"
+    })?;
+    tour.hosts.edge.power_on()?;
+    tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=60s"])?;
+    tour.wait_until_ready(&["jointinferenceservice", "read-digits"])?;
+    let after = tour.pod_of("read-digits", "edge")?;
+    ensure!(
+        text(&after, "/metadata/uid") == text(&before, "/metadata/uid"),
+        "the pod waited for its node: {after}"
+    );
+    ensure!(told_of(&after) != told_of(&before), "its container was started again");
+    tour.wait_for_success("learn-again")?;
+    one_container_each(tour)?;
+    for (worker, wanted) in [("aggregation", 1), ("train", 2)] {
+        let found = tour.pods_of("federatedlearningjob", "learn-again", worker)?.len();
+        ensure!(found == wanted, "{found} pods of the worker {worker}");
+    }
+    tour.wait_for_metrics("read-digits", |figure| figure("uploadCloudRatio") > 0.99)
+        .map(drop)
+}
+
+/// On the node in the cloud.
+fn in_the_cloud(tour: &Tour<'_>, example: &str, names: &[(&str, &str)]) -> anyhow::Result<String> {
+    // Its two cores have to do for all.
+    let limits = "limits: {cpu: 500m, memory: 128Mi}";
+    let mut manifest = tour.example(example)?.replace("edge-1", "cloud-1");
+    ensure!(manifest.contains(limits), "{example} has other limits");
+    manifest = manifest.replace(limits, "limits: {memory: 128Mi}");
+    for (name, here) in names {
+        manifest = manifest.replace(&format!("name: {name}\n"), &format!("name: {here}\n"));
+    }
+    Ok(manifest)
+}
+
+pub fn wrong_image(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let names = [("read-digits", SERVICE)];
+    let service = in_the_cloud(tour, "joint-inference/digits.yaml", &names)?;
+    tour.apply(&service.replacen(IMAGE, NO_IMAGE, 1))?;
+    let names = [("learn-digits", JOB), ("digits-1", "here-1"), ("digits-2", "here-2")];
+    let job = in_the_cloud(tour, "federated-learning/digits.yaml", &names)?;
+    // The last one: a trainer's.
+    let job = job.replace("value: \"10\"", "value: \"25\"");
+    let (others, last) = job.rsplit_once(IMAGE).context("the job names its image")?;
+    tour.apply(&format!("{others}{NO_IMAGE}{last}"))?;
+    let service = ["jointinferenceservice", SERVICE];
+    let job = ["federatedlearningjob", JOB];
+    for what in [service, job] {
+        let told = tour.wait_for(&what, "Degraded", |status, reason, _| {
+            status == "True" && reason == "ImagePullFailed"
+        })?;
+        ensure!(told.contains(NO_IMAGE), "{told}");
+    }
+    let image =
+        |at: &str| json!([{"op": "replace", "path": format!("{at}/template/spec/containers/0/image"), "value": IMAGE}]);
+    for (what, at) in [(service, "/spec/edgeWorker"), (job, "/spec/trainingWorkers/1")] {
+        let patch = image(at).to_string();
+        tour.kubectl(&[&["patch"], &what[..], &["--type=json", "--patch", &patch]].concat())?;
+    }
+    tour.wait_until_ready(&service)?;
+    tour.wait_for(&job, "Ready", |status, _, _| status == "True").map(drop)
+}
+
+pub fn container_killed(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let before = tour.pod_of(SERVICE, "cloud")?;
+    tour.hosts.cloud.kill(container_of(&before))?;
+    let after = until(PATIENCE, || {
+        let pod = tour.pod_of(SERVICE, "cloud")?;
+        Ok((container_of(&pod) != container_of(&before)).then_some(pod))
+    })?;
+    ensure!(
+        text(&after, "/metadata/uid") == text(&before, "/metadata/uid"),
+        "{after}"
+    );
+    ensure!(
+        after.pointer("/status/containerStatuses/0/restartCount") == Some(&json!(1)),
+        "{}",
+        after["status"]
+    );
+    tour.wait_until_ready(&["jointinferenceservice", SERVICE])
+}
+
+pub fn evicted(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let mut pods = vec![tour.pod_of(SERVICE, "edge")?];
+    pods.extend(tour.pods_of("federatedlearningjob", JOB, "train")?);
+    let phases: Vec<_> = pods.iter().map(|pod| text(pod, "/status/phase")).collect();
+    ensure!(phases == ["Running"; 3], "{phases:?}");
+    for (kind, name, worker) in [
+        ("jointinferenceservice", SERVICE, "edge"),
+        ("federatedlearningjob", JOB, "train"),
+    ] {
+        let these = format!("--pod-selector={kind}.sedna.io/name={name},{kind}.sedna.io/worker-type={worker}");
+        let rest = [
+            "--force",
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--timeout=60s",
+        ];
+        tour.kubectl(&[&["drain", "cloud-1", &these], &rest[..]].concat())?;
+    }
+    tour.kubectl(&["uncordon", "cloud-1"])?;
+    tour.wait_until_ready(&["jointinferenceservice", SERVICE])?;
+    tour.wait_for_success(JOB)?;
+    let mut now = vec![tour.pod_of(SERVICE, "edge")?];
+    now.extend(tour.pods_of("federatedlearningjob", JOB, "train")?);
+    ensure!(now.len() == pods.len(), "{} pods", now.len());
+    let old: BTreeSet<_> = pods.iter().map(|pod| text(pod, "/metadata/uid")).collect();
+    ensure!(
+        now.iter().all(|pod| !old.contains(text(pod, "/metadata/uid"))),
+        "each was made again"
+    );
+    Ok(())
+}
