@@ -36,8 +36,8 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ),
 ];
 
-/// Pages whose commands are for a cluster with Helm and an image store, which no sandbox has: the tests of the chart render
-/// what they install.
+/// Pages whose commands are for a cluster with Helm and an image store, which no sandbox has: `tests/cluster/run --only hosts`
+/// runs each of them, and fails where it has left one out.
 const OF_A_CLUSTER: [&str; 2] = ["docs/installing.md", "docs/migrating-from-sedna.md"];
 
 /// How a command is checked.

@@ -1,5 +1,6 @@
 //! Model files: `{"weights": […]}`, the arrays as they travel between trainers and aggregator.
 
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -76,8 +77,9 @@ pub fn save(path: &Path, weights: &[Tensor]) -> Result<(), ModelError> {
         weights: weights.into(),
     })
     .map_err(|error| failed(error.into()))?;
-    // The process id keeps apart the aggregator and a trainer that share a folder.
-    let part = path.with_extension(format!("{}.part", std::process::id()));
+    // Workers share folders, and each is process 1 of its container.
+    let unique = std::hash::RandomState::new().build_hasher().finish();
+    let part = path.with_extension(format!("{unique:016x}.part"));
     std::fs::write(&part, text)
         .and_then(|()| std::fs::rename(&part, path))
         .map_err(failed)

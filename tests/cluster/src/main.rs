@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs,
+    io::Write as _,
     net::Ipv4Addr,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -18,14 +19,16 @@ use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use skerry_cluster::{
+    abilities::{self, Abilities},
     artifacts::{KUBERNETES, NEWEST, Workshop},
     control,
     control_plane::{ControlPlane, Site},
     enclosure::{self, FOLDER},
     hosts::{Hosts, Programs},
+    leftovers,
     machine, packages,
     process::output,
-    real::Tour,
+    real::{Shown, Tour},
 };
 
 /// Runs the scenarios of Skerry on a real Kubernetes.
@@ -76,6 +79,8 @@ struct Built {
     scenarios: Vec<PathBuf>,
     hosts: Option<ForHosts>,
     contract: Option<PathBuf>,
+    /// What cannot run here, and why.
+    skipped: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -84,7 +89,17 @@ struct ForHosts {
     pause: PathBuf,
     helm: PathBuf,
     images: Vec<PathBuf>,
+    /// What was shown from outside.
+    shown: Vec<Shown>,
 }
+
+/// Where a skipped tier is a failure.
+const REQUIRE: &str = "SKERRY_REQUIRE_CLUSTER";
+
+/// To start hosts in an enclosure and to do nothing with them, as the first argument.
+const LINGER: &str = "linger";
+/// The same, inside.
+const LINGERING: &str = "lingering";
 
 /// What is to be done inside the enclosure, as its first argument.
 const WITHIN: &str = "within";
@@ -98,6 +113,9 @@ fn main() -> ExitCode {
         Some((role, rest)) if machine::ROLES.iter().any(|known| role == known) => {
             machine::play(&role.to_string_lossy(), rest)
         }
+        Some((role, _)) if role == abilities::PROBE => abilities::probe(),
+        Some((role, rest)) if role == LINGER => enclosed(&[&[LINGERING.into()], rest].concat(), true),
+        Some((role, rest)) if role == LINGERING => linger(rest),
         Some((role, rest)) if role == WITHIN => within(rest),
         _ => outside(&arguments),
     };
@@ -105,6 +123,26 @@ fn main() -> ExitCode {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn enclosed(arguments: &[OsString], with_cgroup: bool) -> anyhow::Result<ExitCode> {
+    Ok(enclosure::code(enclosure::enclose(arguments, with_cgroup)?))
+}
+
+/// Says what cannot run here, last of all, and whether that is a failure.
+fn end(good: bool, skipped: &[String]) -> ExitCode {
+    for tier in skipped {
+        println!("skipped: {tier}");
+    }
+    let required = env::var_os(REQUIRE).is_some_and(|value| value == "1");
+    if !skipped.is_empty() && !required {
+        println!("(with {REQUIRE}=1 that is a failure)");
+    }
+    if good && (skipped.is_empty() || !required) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Builds all that needs the world outside, then goes inside.
@@ -116,6 +154,11 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         test,
         kubernetes,
     } = Arguments::parse();
+    let mut skipped = vec![];
+    let abilities = Abilities::find();
+    if let Abilities::Nothing(why) = &abilities {
+        return Ok(end(true, &[format!("everything: {why}")]));
+    }
     let workshop = Workshop::new(here().join("kubernetes"))?;
     let wanted = |tier| only.is_none_or(|only| only == tier);
     // A filter names scenarios, and so does a program.
@@ -124,7 +167,19 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut scenarios = SCENARIOS.to_vec();
     scenarios.retain(|name| wanted(Tier::Scenarios) && test.as_ref().is_none_or(|test| test == name));
     let contract = only.is_some_and(|only| only == Tier::Contract);
-    let built = Built {
+    let kept_from = match &abilities {
+        Abilities::ControlPlanes(why) => Some(why.clone()),
+        _ if hosts => packages::install().err().map(|error| format!("{error:#}")),
+        _ => None,
+    };
+    let hosts = match kept_from.filter(|_| hosts) {
+        Some(why) => {
+            skipped.push(format!("{HOSTS}: {why}"));
+            false
+        }
+        None => hosts,
+    };
+    let mut built = Built {
         kubernetes: match kubernetes {
             Version::WithNodes => workshop.kubernetes()?,
             Version::Newest => workshop.newest()?,
@@ -132,10 +187,31 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         scenarios: test_programs(&scenarios)?,
         hosts: hosts.then(|| for_hosts(&workshop)).transpose()?,
         contract: test_programs(if contract { &["contract"] } else { &[] })?.pop(),
+        skipped,
     };
+    leave_nothing(&mut built)?;
     let mut inside: Vec<OsString> = vec![WITHIN.into(), serde_json::to_string(&built)?.into()];
     inside.extend_from_slice(arguments);
-    Ok(enclosure::code(enclosure::enclose(&inside, true)?))
+    enclosed(&inside, abilities == Abilities::Hosts)
+}
+
+/// What skipping the hosts is called.
+const HOSTS: &str = "the two hosts (containers, the chart on real nodes, cuts and power failures)";
+
+/// A run with hosts that is killed leaves nothing behind. Shown before anything else: later this process has made the
+/// namespace for processes of its own run.
+fn leave_nothing(built: &mut Built) -> anyhow::Result<()> {
+    let told: OsString = serde_json::to_string(&built)?.into();
+    let Some(hosts) = &mut built.hosts else { return Ok(()) };
+    let begun = Instant::now();
+    let mut run = Command::new(env::current_exe()?);
+    run.arg(LINGER).arg(told);
+    let name = "a run that is killed leaves nothing behind";
+    leftovers::none_after_a_kill(run).context(name)?;
+    let shown = Shown::held(name, begun.elapsed());
+    println!("{shown}");
+    hosts.shown.push(shown);
+    Ok(())
 }
 
 fn here() -> &'static Path {
@@ -143,7 +219,6 @@ fn here() -> &'static Path {
 }
 
 fn for_hosts(workshop: &Workshop) -> anyhow::Result<ForHosts> {
-    packages::install()?;
     let told = output(cargo().args(["run", "--quiet", "--locked", "--package", "skerry-dist", "--", "images"]))?;
     // Each line names an image and its file.
     let files = told.lines().filter_map(|line| line.split_whitespace().nth(1));
@@ -153,6 +228,7 @@ fn for_hosts(workshop: &Workshop) -> anyhow::Result<ForHosts> {
         pause: workshop.pause()?,
         helm: workshop.helm()?,
         images: files.map(|file| root.join(file)).collect(),
+        shown: vec![],
     })
 }
 
@@ -203,10 +279,14 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     if let Some(contract) = &built.contract {
         good &= run_contract(&built.kubernetes, contract, &arguments)?;
     }
+    let mut skipped = built.skipped;
     if let Some(hosts) = &built.hosts {
-        tour(&built.kubernetes, hosts)?;
+        match abilities::try_container(&hosts.pause, &Path::new(FOLDER).join("probe")) {
+            Ok(()) => good &= tour(&built.kubernetes, hosts)?,
+            Err(error) => skipped.push(format!("{HOSTS}: {error:#}")),
+        }
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(end(good, &skipped))
 }
 
 /// Runs the scenarios, as many at once as there are control planes.
@@ -284,22 +364,50 @@ fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -> an
 }
 
 /// Starts the hosts and takes the tour of them.
-fn tour(kubernetes: &Path, built: &ForHosts) -> anyhow::Result<()> {
+fn tour(kubernetes: &Path, built: &ForHosts) -> anyhow::Result<bool> {
     let begun = Instant::now();
-    let folder = Path::new(FOLDER).join("hosts");
-    fs::create_dir_all(&folder)?;
+    let mut hosts = start_hosts(kubernetes, built)?;
+    println!("two hosts ready in {} s", begun.elapsed().as_secs());
+    let begun = Instant::now();
+    let root = skerry_dist::root();
+    let mut tour = Tour::new(&mut hosts, &built.helm, &root, &hosts_folder())?;
+    let ended = tour.run();
+    println!("tour: {} s", begun.elapsed().as_secs());
+    let shown: Vec<_> = built.shown.iter().chain(tour.shown()).collect();
+    let results = root.join("target/cluster/hosts.json");
+    fs::create_dir_all(results.with_file_name(""))?;
+    fs::write(&results, serde_json::to_vec_pretty(&shown)?)?;
+    if let Err(error) = &ended {
+        println!("error: {error:#}");
+    }
+    Ok(ended.is_ok())
+}
+
+fn hosts_folder() -> PathBuf {
+    Path::new(FOLDER).join("hosts")
+}
+
+fn start_hosts(kubernetes: &Path, built: &ForHosts) -> anyhow::Result<Hosts> {
     let programs = Programs {
         kubernetes: kubernetes.to_owned(),
         coredns: built.coredns.clone(),
         pause: built.pause.clone(),
     };
-    let mut hosts = Hosts::start(&programs, &folder, &built.images)?;
-    println!("two hosts ready in {} s", begun.elapsed().as_secs());
-    let begun = Instant::now();
-    let mut tour = Tour::new(&mut hosts, &built.helm, &skerry_dist::root(), &folder)?;
-    let ended = tour.run();
-    println!("tour: {} s", begun.elapsed().as_secs());
-    ended
+    fs::create_dir_all(hosts_folder())?;
+    Hosts::start(&programs, &hosts_folder(), &built.images)
+}
+
+/// Inside, with hosts that are up, for somebody who kills.
+fn linger(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    let built = arguments.first().context("nothing was built")?;
+    let built: Built = serde_json::from_str(built.to_str().context("what was built is text")?)?;
+    let hosts = built.hosts.context("no hosts were built")?;
+    let _hosts = start_hosts(&built.kubernetes, &hosts)?;
+    println!("{}", leftovers::UP);
+    std::io::stdout().flush()?;
+    loop {
+        thread::park();
+    }
 }
 
 /// Control planes side by side, each with ports of its own.

@@ -156,10 +156,11 @@ impl Tour<'_> {
         .with_context(|| format!("the metrics of {service} are: {last}"))
     }
 
-    /// Copies a folder.
-    pub(super) fn copy(&self, from: &Path, to: &Path) -> anyhow::Result<()> {
-        output(Command::new("cp").args(["-rL"]).arg(from).arg(to)).map(drop)
-    }
+}
+
+/// Copies a folder.
+pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    output(Command::new("cp").arg("-rL").arg(from).arg(to)).map(drop)
 }
 
 /// A text in an object; empty where there is none.

@@ -5,7 +5,11 @@ use std::{fs, os::unix::fs::symlink};
 use anyhow::{Context, ensure};
 use serde_json::json;
 
-use super::{SEDNA, Tour, kubernetes::text, pages::INSTALLING};
+use super::{
+    SEDNA, Tour,
+    kubernetes::{array, copy, text},
+    pages::INSTALLING,
+};
 
 /// The definition that the newer chart changes, and the column that it adds.
 const DEFINITION: &str = "jointinferenceservices.sedna.io";
@@ -92,7 +96,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     ])?;
     let now = tour.get(&["jointinferenceservices"])?;
     let status = |list: &serde_json::Value| {
-        let items = super::kubernetes::array(list, "/items").iter();
+        let items = array(list, "/items").iter();
         items.map(|item| item["status"].clone()).collect::<Vec<_>>()
     };
     ensure!(
@@ -127,7 +131,7 @@ pub fn reinstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 fn make_newer_chart(tour: &Tour<'_>) -> anyhow::Result<()> {
     let newer = tour.work.join("newer");
     fs::create_dir_all(&newer)?;
-    tour.copy(&tour.work.join("charts/skerry"), &newer)?;
+    copy(&tour.work.join("charts/skerry"), &newer)?;
     let definition = newer.join("skerry/files/crds/sedna.io_jointinferenceservices.yaml");
     let text = fs::read_to_string(&definition)?;
     let (before, after) = text

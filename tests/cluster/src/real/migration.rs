@@ -145,7 +145,7 @@ fn hand_over(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let failed = array(&service, "/status/conditions")
         .iter()
         .any(|condition| text(condition, "/type") == "Failed");
-    ensure!(!failed, "a failure that Sedna left behind goes: {}", service["status"]);
+    ensure!(!failed, "a failure that Sedna left behind goes: {service}");
     for reason in ["WorkerAdopted", "PodsAdopted"] {
         let selected = format!("--field-selector=reason={reason}");
         let events = tour.list(&["events", "--namespace", PLANT, &selected])?;
@@ -181,12 +181,14 @@ fn replace_the_local_controllers(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.follow(MIGRATING, "rollout status daemonset").map(drop)
 }
 
+/// What a reader puts in.
+fn of(name: &str) -> [(&str, &str); 2] {
+    [("NAMESPACE", PLANT), (" NAME", name)]
+}
+
 /// Step 6: by new keys, without any change, and by deletion.
 fn replace_the_rest(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     ensure!(in_clear(tour)?, "Sedna has written keys in clear");
-    fn of(name: &str) -> [(&str, &str); 2] {
-        [("NAMESPACE", PLANT), (" NAME", name)]
-    }
     tour.follow_with(MIGRATING, "patch secret", &of(" storage"))?;
     until(PATIENCE, || Ok((!in_clear(tour)?).then_some(()))).context("no key in clear is left")?;
     tour.rolled_out(EDGE_WORKER)?;

@@ -13,14 +13,14 @@ mod storage;
 mod trouble;
 
 use std::{
-    fs,
+    fmt, fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::pages::Pages;
 use crate::hosts::Hosts;
@@ -99,20 +99,39 @@ pub struct Tour<'a> {
     /// Where commands are run: what pages name by a relative path is there.
     work: PathBuf,
     pages: Pages,
-    results: Vec<Shown>,
+    shown: Vec<Shown>,
     /// What is remembered from one scenario to the next.
     workers: kubernetes::Workers,
 }
 
 /// A scenario that was run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shown {
     /// Its sentence.
-    pub name: &'static str,
+    pub name: String,
     /// Whether it held.
     pub ok: bool,
     /// How long it took.
     pub seconds: u64,
+}
+
+impl Shown {
+    /// One that held.
+    pub fn held(name: &str, took: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            ok: true,
+            seconds: took.as_secs(),
+        }
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, ok, seconds } = self;
+        let outcome = if *ok { "ok" } else { "FAILED" };
+        write!(f, "real: {name} ... {outcome} ({seconds} s)")
+    }
 }
 
 impl<'a> Tour<'a> {
@@ -136,7 +155,7 @@ impl<'a> Tour<'a> {
             hosts,
             pages: Pages::read(root)?,
             work,
-            results: Vec::new(),
+            shown: Vec::new(),
             workers: kubernetes::Workers::default(),
         })
     }
@@ -147,22 +166,24 @@ impl<'a> Tour<'a> {
     }
 
     /// What was run so far.
-    pub fn results(&self) -> &[Shown] {
-        &self.results
+    pub fn shown(&self) -> &[Shown] {
+        &self.shown
     }
 
-    fn scenario(&mut self, (name, shows): &Scenario) -> anyhow::Result<()> {
+    fn scenario(&mut self, (name, show): &Scenario) -> anyhow::Result<()> {
         let begun = Instant::now();
-        let shown = shows(self);
-        let (ok, seconds) = (shown.is_ok(), begun.elapsed().as_secs());
-        self.results.push(Shown { name, ok, seconds });
-        if ok {
-            println!("real: {name} ... ok ({seconds} s)");
-        } else {
-            println!("real: {name} ... FAILED");
+        let held = show(self);
+        let shown = Shown {
+            ok: held.is_ok(),
+            ..Shown::held(name, begun.elapsed())
+        };
+        println!("{shown}");
+        self.shown.push(shown);
+        // Once, where it happened: one scenario may run within another.
+        if held.is_err() && self.shown.iter().filter(|shown| !shown.ok).count() == 1 {
             self.look_around();
         }
-        shown.with_context(|| (*name).to_owned())
+        held.with_context(|| (*name).to_owned())
     }
 
     /// What somebody wants to see who was not there.

@@ -65,7 +65,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         text(&after, "/metadata/uid") != text(&before, "/metadata/uid"),
         "{after}"
     );
-    ensure!(after["spec"].to_string().contains("CloudOnly"), "{}", after["spec"]);
+    ensure!(after.to_string().contains("CloudOnly"), "{after}");
     one_container_each(tour)?;
     // With this filter each sample goes to the cloud, as its worker reports.
     tour.wait_for_metrics("read-digits", |figure| figure("uploadCloudRatio") > 0.99)
@@ -147,6 +147,10 @@ pub fn wrong_image(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let job = in_the_cloud(tour, "federated-learning/digits.yaml", &names)?;
     // The last one: a trainer's.
     let job = job.replace("value: \"10\"", "value: \"25\"");
+    // No local controller runs there, for which they would wait to report the last round.
+    let patience = "- {name: CONNECT_TIMEOUT, value: \"20\"}";
+    let period = "- name: ROUND_PERIOD\n";
+    let job = job.replace(period, &format!("{patience}\n                {period}"));
     let (others, last) = job.rsplit_once(IMAGE).context("the job names its image")?;
     tour.apply(&format!("{others}{NO_IMAGE}{last}"))?;
     let service = ["jointinferenceservice", SERVICE];
@@ -180,8 +184,7 @@ pub fn container_killed(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     );
     ensure!(
         after.pointer("/status/containerStatuses/0/restartCount") == Some(&json!(1)),
-        "{}",
-        after["status"]
+        "{after}"
     );
     tour.wait_until_ready(&["jointinferenceservice", SERVICE])
 }
