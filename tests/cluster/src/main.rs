@@ -25,8 +25,7 @@ use skerry_cluster::{
     control_plane::{ControlPlane, Site},
     enclosure::{self, FOLDER},
     hosts::{Hosts, Programs},
-    leftovers,
-    machine, packages,
+    leftovers, machine, packages,
     process::output,
     real::{Shown, Tour},
 };

@@ -35,3 +35,26 @@ pub fn infer(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     println!("real: the service's metrics: {metrics}");
     Ok(())
 }
+
+/// An example on the node in the cloud alone, with its objects renamed.
+pub fn in_the_cloud(tour: &Tour<'_>, example: &str, names: &[(&str, &str)]) -> anyhow::Result<String> {
+    // Its two cores have to do for all.
+    let limits = "limits: {cpu: 500m, memory: 128Mi}";
+    let mut manifest = tour.example(example)?.replace("edge-1", "cloud-1");
+    ensure!(manifest.contains(limits), "{example} has other limits");
+    manifest = manifest.replace(limits, "limits: {memory: 128Mi}");
+    for (name, here) in names {
+        manifest = manifest.replace(&format!("name: {name}\n"), &format!("name: {here}\n"));
+    }
+    Ok(manifest)
+}
+
+/// The same with the federated job, of so many rounds.
+pub fn job_in_the_cloud(tour: &Tour<'_>, names: &[(&str, &str)], rounds: u8) -> anyhow::Result<String> {
+    let job = in_the_cloud(tour, "federated-learning/digits.yaml", names)?;
+    let job = job.replace("value: \"10\"", &format!("value: \"{rounds}\""));
+    // No local controller runs there, for which they would wait to report the last round.
+    let patience = "- {name: CONNECT_TIMEOUT, value: \"15\"}";
+    let period = "- name: ROUND_PERIOD\n";
+    Ok(job.replace(period, &format!("{patience}\n                {period}")))
+}

@@ -155,7 +155,6 @@ impl Tour<'_> {
         })
         .with_context(|| format!("the metrics of {service} are: {last}"))
     }
-
 }
 
 /// Copies a folder.

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 
 use super::{
-    SEDNA, Tour,
+    SEDNA, Tour, examples,
     kubernetes::{array, copy, text},
     pages::INSTALLING,
 };
@@ -78,10 +78,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     // Something to find, for a manager that looks where it should not.
     let edit = json!({"spec": {"cloudWorker": {"template": {"metadata": {"labels": {"edited": "yes"}}}}}});
     tour.patch(&["jointinferenceservice", "read-in-the-cloud"], &edit)?;
-    let manifest = tour
-        .example("federated-learning/digits.yaml")?
-        .replace("edge-1", "cloud-1");
-    let manifest = manifest.replace("value: \"10\"", "value: \"2\"");
+    let manifest = examples::job_in_the_cloud(tour, &[], 2)?;
     let file = tour.work.join("here.yaml");
     fs::write(&file, manifest)?;
     let file = file.to_str().context("a path is text")?;

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 
 use super::{
-    Tour, WITHOUT_THE_EDGE,
+    Tour, WITHOUT_THE_EDGE, examples,
     kubernetes::{container_of, text, told_of},
 };
 use crate::{network::EDGE, process::until};
@@ -126,31 +126,13 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         .map(drop)
 }
 
-/// On the node in the cloud.
-fn in_the_cloud(tour: &Tour<'_>, example: &str, names: &[(&str, &str)]) -> anyhow::Result<String> {
-    // Its two cores have to do for all.
-    let limits = "limits: {cpu: 500m, memory: 128Mi}";
-    let mut manifest = tour.example(example)?.replace("edge-1", "cloud-1");
-    ensure!(manifest.contains(limits), "{example} has other limits");
-    manifest = manifest.replace(limits, "limits: {memory: 128Mi}");
-    for (name, here) in names {
-        manifest = manifest.replace(&format!("name: {name}\n"), &format!("name: {here}\n"));
-    }
-    Ok(manifest)
-}
-
 pub fn wrong_image(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let names = [("read-digits", SERVICE)];
-    let service = in_the_cloud(tour, "joint-inference/digits.yaml", &names)?;
+    let service = examples::in_the_cloud(tour, "joint-inference/digits.yaml", &names)?;
     tour.apply(&service.replacen(IMAGE, NO_IMAGE, 1))?;
     let names = [("learn-digits", JOB), ("digits-1", "here-1"), ("digits-2", "here-2")];
-    let job = in_the_cloud(tour, "federated-learning/digits.yaml", &names)?;
+    let job = examples::job_in_the_cloud(tour, &names, 25)?;
     // The last one: a trainer's.
-    let job = job.replace("value: \"10\"", "value: \"25\"");
-    // No local controller runs there, for which they would wait to report the last round.
-    let patience = "- {name: CONNECT_TIMEOUT, value: \"20\"}";
-    let period = "- name: ROUND_PERIOD\n";
-    let job = job.replace(period, &format!("{patience}\n                {period}"));
     let (others, last) = job.rsplit_once(IMAGE).context("the job names its image")?;
     tour.apply(&format!("{others}{NO_IMAGE}{last}"))?;
     let service = ["jointinferenceservice", SERVICE];
