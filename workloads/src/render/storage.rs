@@ -118,7 +118,9 @@ impl Storage {
             "imagePullPolicy": "IfNotPresent",
             "args": self.fetches,
             "env": env.into_iter().map(EnvVar::into_json).collect::<Vec<_>>(),
-            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+            // Limits alone would be asked for too, as long as the pod lives: an edge node that runs the old pod has no
+            // place for the new one then, and refuses a pod that names it, again and again.
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "50m", "memory": "64Mi"}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "volumeMounts": [{"name": DOWNLOADS_VOLUME, "mountPath": path::DOWNLOADS}],
         })
