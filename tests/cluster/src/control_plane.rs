@@ -197,6 +197,9 @@ impl ControlPlane {
             .args(["--use-service-account-credentials=true", "--secure-port=0"]);
         if self.site.hasty {
             command.args(["--node-monitor-grace-period=4s", "--node-monitor-period=1s"]);
+        } else {
+            // Kubelets give a sign of life every ten seconds.
+            command.arg("--node-monitor-grace-period=24s");
         }
         Process::start("kube-controller-manager", &self.site.folder, command)
     }

@@ -1,10 +1,11 @@
 //! `tests/cluster/run`: builds a real Kubernetes, starts it, runs the scenarios on it.
 
+mod tier;
+
 use std::{
     env,
     ffi::OsString,
     fs,
-    io::Write as _,
     net::Ipv4Addr,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -24,11 +25,11 @@ use skerry_cluster::{
     control,
     control_plane::{ControlPlane, Site},
     enclosure::{self, FOLDER},
-    hosts::{Hosts, Programs},
-    leftovers, machine, packages,
+    machine, packages,
     process::output,
-    real::{Shown, Tour},
 };
+
+use tier::Equipment;
 
 /// Runs the scenarios of Skerry on a real Kubernetes.
 #[derive(Parser)]
@@ -76,29 +77,14 @@ enum Tier {
 struct Built {
     kubernetes: PathBuf,
     scenarios: Vec<PathBuf>,
-    hosts: Option<ForHosts>,
+    hosts: Option<Equipment>,
     contract: Option<PathBuf>,
     /// What cannot run here, and why.
     skipped: Vec<String>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct ForHosts {
-    coredns: PathBuf,
-    pause: PathBuf,
-    helm: PathBuf,
-    images: Vec<PathBuf>,
-    /// What was shown from outside.
-    shown: Vec<Shown>,
-}
-
 /// Where a skipped tier is a failure.
 const REQUIRE: &str = "SKERRY_REQUIRE_CLUSTER";
-
-/// To start hosts in an enclosure and to do nothing with them, as the first argument.
-const LINGER: &str = "linger";
-/// The same, inside.
-const LINGERING: &str = "lingering";
 
 /// What is to be done inside the enclosure, as its first argument.
 const WITHIN: &str = "within";
@@ -113,8 +99,8 @@ fn main() -> ExitCode {
             machine::play(&role.to_string_lossy(), rest)
         }
         Some((role, _)) if role == abilities::PROBE => abilities::probe(),
-        Some((role, rest)) if role == LINGER => enclosed(&[&[LINGERING.into()], rest].concat(), true),
-        Some((role, rest)) if role == LINGERING => linger(rest),
+        Some((role, rest)) if role == tier::LINGER => enclosed(&[&[tier::LINGERING.into()], rest].concat(), true),
+        Some((role, rest)) if role == tier::LINGERING => tier::linger(rest),
         Some((role, rest)) if role == WITHIN => within(rest),
         _ => outside(&arguments),
     };
@@ -184,11 +170,13 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
             Version::Newest => workshop.newest()?,
         },
         scenarios: test_programs(&scenarios)?,
-        hosts: hosts.then(|| for_hosts(&workshop)).transpose()?,
+        hosts: hosts.then(|| Equipment::gather(&workshop)).transpose()?,
         contract: test_programs(if contract { &["contract"] } else { &[] })?.pop(),
         skipped,
     };
-    leave_nothing(&mut built)?;
+    if let Some(hosts) = &mut built.hosts {
+        hosts.leave_nothing()?;
+    }
     let mut inside: Vec<OsString> = vec![WITHIN.into(), serde_json::to_string(&built)?.into()];
     inside.extend_from_slice(arguments);
     enclosed(&inside, abilities == Abilities::Hosts)
@@ -197,38 +185,8 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 /// What skipping the hosts is called.
 const HOSTS: &str = "the two hosts (containers, the chart on real nodes, cuts and power failures)";
 
-/// A run with hosts that is killed leaves nothing behind. Shown before anything else: later this process has made the
-/// namespace for processes of its own run.
-fn leave_nothing(built: &mut Built) -> anyhow::Result<()> {
-    let told: OsString = serde_json::to_string(&built)?.into();
-    let Some(hosts) = &mut built.hosts else { return Ok(()) };
-    let begun = Instant::now();
-    let mut run = Command::new(env::current_exe()?);
-    run.arg(LINGER).arg(told);
-    let name = "a run that is killed leaves nothing behind";
-    leftovers::none_after_a_kill(run).context(name)?;
-    let shown = Shown::held(name, begun.elapsed());
-    println!("{shown}");
-    hosts.shown.push(shown);
-    Ok(())
-}
-
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn for_hosts(workshop: &Workshop) -> anyhow::Result<ForHosts> {
-    let told = output(cargo().args(["run", "--quiet", "--locked", "--package", "skerry-dist", "--", "images"]))?;
-    // Each line names an image and its file.
-    let files = told.lines().filter_map(|line| line.split_whitespace().nth(1));
-    let root = skerry_dist::root();
-    Ok(ForHosts {
-        coredns: workshop.coredns()?,
-        pause: workshop.pause()?,
-        helm: workshop.helm()?,
-        images: files.map(|file| root.join(file)).collect(),
-        shown: vec![],
-    })
 }
 
 /// The paths of test programs of `skerry-tests`, built if need be.
@@ -280,8 +238,8 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     }
     let mut skipped = built.skipped;
     if let Some(hosts) = &built.hosts {
-        match abilities::try_container(&hosts.pause, &Path::new(FOLDER).join("probe")) {
-            Ok(()) => good &= tour(&built.kubernetes, hosts)?,
+        match hosts.try_container() {
+            Ok(()) => good &= hosts.tour()?,
             Err(error) => skipped.push(format!("{HOSTS}: {error:#}")),
         }
     }
@@ -360,53 +318,6 @@ fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -> an
         .status()?;
     plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
     Ok(status.success())
-}
-
-/// Starts the hosts and takes the tour of them.
-fn tour(kubernetes: &Path, built: &ForHosts) -> anyhow::Result<bool> {
-    let begun = Instant::now();
-    let mut hosts = start_hosts(kubernetes, built)?;
-    println!("two hosts ready in {} s", begun.elapsed().as_secs());
-    let begun = Instant::now();
-    let root = skerry_dist::root();
-    let mut tour = Tour::new(&mut hosts, &built.helm, &root, &hosts_folder())?;
-    let ended = tour.run();
-    println!("tour: {} s", begun.elapsed().as_secs());
-    let shown: Vec<_> = built.shown.iter().chain(tour.shown()).collect();
-    let results = root.join("target/cluster/hosts.json");
-    fs::create_dir_all(results.with_file_name(""))?;
-    fs::write(&results, serde_json::to_vec_pretty(&shown)?)?;
-    if let Err(error) = &ended {
-        println!("error: {error:#}");
-    }
-    Ok(ended.is_ok())
-}
-
-fn hosts_folder() -> PathBuf {
-    Path::new(FOLDER).join("hosts")
-}
-
-fn start_hosts(kubernetes: &Path, built: &ForHosts) -> anyhow::Result<Hosts> {
-    let programs = Programs {
-        kubernetes: kubernetes.to_owned(),
-        coredns: built.coredns.clone(),
-        pause: built.pause.clone(),
-    };
-    fs::create_dir_all(hosts_folder())?;
-    Hosts::start(&programs, &hosts_folder(), &built.images)
-}
-
-/// Inside, with hosts that are up, for somebody who kills.
-fn linger(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let built = arguments.first().context("nothing was built")?;
-    let built: Built = serde_json::from_str(built.to_str().context("what was built is text")?)?;
-    let hosts = built.hosts.context("no hosts were built")?;
-    let _hosts = start_hosts(&built.kubernetes, &hosts)?;
-    println!("{}", leftovers::UP);
-    std::io::stdout().flush()?;
-    loop {
-        thread::park();
-    }
 }
 
 /// Control planes side by side, each with ports of its own.

@@ -43,7 +43,6 @@ pub fn everything_is_taken(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.apply(SERVICE_MONITORS)?;
     let established = "--for=condition=Established";
     tour.kubectl(&["wait", "crd/servicemonitors.monitoring.coreos.com", established])?;
-    tour.kubectl(&["create", "namespace", SEDNA])?;
     for settings in RENDERINGS {
         // As strict as can be: an unknown or doubled field is an error.
         let told = tour.shell(&format!(
@@ -52,7 +51,7 @@ pub fn everything_is_taken(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         ))?;
         ensure!(told.lines().all(|line| line.ends_with("(server dry run)")), "{told}");
     }
-    tour.kubectl(&["delete", "namespace", SEDNA]).map(drop)
+    Ok(())
 }
 
 pub fn install(tour: &mut Tour<'_>) -> anyhow::Result<()> {

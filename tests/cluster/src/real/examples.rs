@@ -54,7 +54,7 @@ pub fn job_in_the_cloud(tour: &Tour<'_>, names: &[(&str, &str)], rounds: u8) -> 
     let job = in_the_cloud(tour, "federated-learning/digits.yaml", names)?;
     let job = job.replace("value: \"10\"", &format!("value: \"{rounds}\""));
     // No local controller runs there, for which they would wait to report the last round.
-    let patience = "- {name: CONNECT_TIMEOUT, value: \"15\"}";
+    let patience = "- {name: CONNECT_TIMEOUT, value: \"8\"}";
     let period = "- name: ROUND_PERIOD\n";
     Ok(job.replace(period, &format!("{patience}\n                {period}")))
 }

@@ -32,10 +32,6 @@ const SEDNA: &str = "sedna";
 type Scenario = (&'static str, fn(&mut Tour<'_>) -> anyhow::Result<()>);
 
 const SCENARIOS: &[Scenario] = &[
-    (
-        "the API server takes all that the chart renders",
-        chart::everything_is_taken,
-    ),
     ("the chart is installed, and its pods are ready", chart::install),
     (
         "a federated job trains in containers on both nodes to its end",
@@ -79,6 +75,10 @@ const SCENARIOS: &[Scenario] = &[
 
 /// What can be shown while the edge is away.
 const WITHOUT_THE_EDGE: &[Scenario] = &[
+    (
+        "the API server takes all that the chart renders",
+        chart::everything_is_taken,
+    ),
     (
         "an image that does not exist is named by service and job, which go on with the right one",
         trouble::wrong_image,

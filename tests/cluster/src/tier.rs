@@ -1,0 +1,126 @@
+//! The tier of the two hosts: what it is built from, and how it is run.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    thread,
+    time::Instant,
+};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use skerry_cluster::{
+    abilities,
+    artifacts::Workshop,
+    enclosure::FOLDER,
+    hosts::{Hosts, Programs},
+    leftovers,
+    process::output,
+    real::{Shown, Tour},
+};
+
+use crate::cargo;
+
+/// To start hosts in an enclosure and to do nothing with them, as the first argument.
+pub const LINGER: &str = "linger";
+/// The same, inside.
+pub const LINGERING: &str = "lingering";
+
+/// What is built outside, for the hosts inside.
+#[derive(Serialize, Deserialize)]
+pub struct Equipment {
+    kubernetes: PathBuf,
+    coredns: PathBuf,
+    pause: PathBuf,
+    helm: PathBuf,
+    images: Vec<PathBuf>,
+    /// What was shown from outside.
+    shown: Vec<Shown>,
+}
+
+impl Equipment {
+    /// Builds it.
+    pub fn gather(workshop: &Workshop) -> anyhow::Result<Self> {
+        let told = output(cargo().args(["run", "--quiet", "--locked", "--package", "skerry-dist", "--", "images"]))?;
+        // Each line names an image and its file.
+        let files = told.lines().filter_map(|line| line.split_whitespace().nth(1));
+        let root = skerry_dist::root();
+        Ok(Self {
+            kubernetes: workshop.kubernetes()?,
+            coredns: workshop.coredns()?,
+            pause: workshop.pause()?,
+            helm: workshop.helm()?,
+            images: files.map(|file| root.join(file)).collect(),
+            shown: vec![],
+        })
+    }
+
+    /// A run with hosts that is killed leaves nothing behind. Shown before anything else: later this process has made
+    /// the namespace for processes of its own run.
+    pub fn leave_nothing(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let mut run = Command::new(env::current_exe()?);
+        run.arg(LINGER).arg(serde_json::to_string(self)?);
+        let name = "a run that is killed leaves nothing behind";
+        leftovers::none_after_a_kill(run).context(name)?;
+        let shown = Shown::held(name, begun.elapsed());
+        println!("{shown}");
+        self.shown.push(shown);
+        Ok(())
+    }
+
+    /// Whether the machine lets a container run.
+    pub fn try_container(&self) -> anyhow::Result<()> {
+        abilities::try_container(&self.pause, &Path::new(FOLDER).join("probe"))
+    }
+
+    /// Starts the hosts and takes the tour of them; whether all of it held.
+    pub fn tour(&self) -> anyhow::Result<bool> {
+        let begun = Instant::now();
+        let mut hosts = self.start()?;
+        println!("two hosts ready in {} s", begun.elapsed().as_secs());
+        let begun = Instant::now();
+        let root = skerry_dist::root();
+        let mut tour = Tour::new(&mut hosts, &self.helm, &root, &folder())?;
+        let ended = tour.run();
+        println!("tour: {} s", begun.elapsed().as_secs());
+        let shown: Vec<_> = self.shown.iter().chain(tour.shown()).collect();
+        let results = root.join("target/cluster");
+        fs::create_dir_all(&results)?;
+        fs::write(results.join("hosts.json"), serde_json::to_vec_pretty(&shown)?)?;
+        if let Err(error) = &ended {
+            println!("error: {error:#}");
+        }
+        Ok(ended.is_ok())
+    }
+
+    fn start(&self) -> anyhow::Result<Hosts> {
+        let programs = Programs {
+            kubernetes: self.kubernetes.clone(),
+            coredns: self.coredns.clone(),
+            pause: self.pause.clone(),
+        };
+        fs::create_dir_all(folder())?;
+        Hosts::start(&programs, &folder(), &self.images)
+    }
+}
+
+/// Inside, with hosts that are up, for somebody who kills.
+pub fn linger(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    let equipment = arguments.first().and_then(|told| told.to_str());
+    let equipment: Equipment = serde_json::from_str(equipment.context("nothing was built")?)?;
+    let _hosts = equipment.start()?;
+    println!("{}", leftovers::UP);
+    std::io::stdout().flush()?;
+    loop {
+        thread::park();
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(FOLDER).join("hosts")
+}
