@@ -29,7 +29,7 @@ impl Tour<'_> {
                 .current_dir(&self.work)
                 .env("PATH", format!("{}:{path}", bin.display()))
                 .env("HOME", self.work.join("home"))
-                .env("KUBECONFIG", self.hosts.plane.access().admin),
+                .env("KUBECONFIG", &self.kubeconfig),
         )
     }
 

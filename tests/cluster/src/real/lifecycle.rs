@@ -15,6 +15,31 @@ use super::{
 const DEFINITION: &str = "jointinferenceservices.sedna.io";
 const COLUMN: &str = "{jsonPath: .metadata.generation, name: Newer, type: integer}";
 
+/// A namespace, and somebody who may do in it what its administrator may, with our kinds part of that.
+const HERE: &str = "edge";
+const TENANCY: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: edge}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: edge}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: tenants-kinds, namespace: edge}
+rules: [{apiGroups: [sedna.io], resources: ['*'], verbs: ['*']}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenants-kinds, namespace: edge}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenants-kinds}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
+";
+
 /// Other values by the page's command, then a newer chart.
 pub fn upgrade(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.workers = tour.running_workers()?;
@@ -60,10 +85,14 @@ pub fn uninstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 
 /// With Roles only, and by somebody who has no right on the cluster.
 pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    const HERE: &str = "edge";
-    tour.kubectl(&["create", "namespace", HERE])?;
     let elsewhere = tour.get(&["jointinferenceservices"])?;
-    tour.follow(INSTALLING, "--set namespace=edge")?;
+    tour.apply(TENANCY)?;
+    let plane = &tour.hosts.plane;
+    let tenant = plane.pki().kubeconfig(&plane.server(), "tenant", &[])?;
+    let admin = std::mem::replace(&mut tour.kubeconfig, tenant);
+    let installed = tour.follow(INSTALLING, "--set namespace=edge");
+    tour.kubeconfig = admin;
+    installed.context("as a tenant of the namespace")?;
     tour.kubectl(&[
         "rollout",
         "status",
@@ -104,7 +133,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let undo = json!({"spec": {"cloudWorker": {"template": {"metadata": null}}}});
     tour.patch(&["jointinferenceservice", "read-in-the-cloud"], &undo)?;
     tour.shell(&format!("helm uninstall skerry --namespace {HERE} --wait"))?;
-    tour.kubectl(&["delete", "namespace", HERE, "--timeout=60s"]).map(drop)
+    tour.kubectl(&["delete", "namespace", HERE, "--wait=false"]).map(drop)
 }
 
 pub fn reinstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {

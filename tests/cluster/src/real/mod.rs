@@ -98,6 +98,8 @@ pub struct Tour<'a> {
     hosts: &'a mut Hosts,
     /// Where commands are run: what pages name by a relative path is there.
     work: PathBuf,
+    /// Whose commands they are.
+    kubeconfig: PathBuf,
     pages: Pages,
     shown: Vec<Shown>,
     /// What is remembered from one scenario to the next.
@@ -152,6 +154,7 @@ impl<'a> Tour<'a> {
         )?;
         fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755))?;
         Ok(Self {
+            kubeconfig: hosts.plane.access().admin,
             hosts,
             pages: Pages::read(root)?,
             work,
