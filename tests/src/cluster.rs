@@ -16,7 +16,7 @@ use kube::{
     api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::DynamicObject,
-    runtime::watcher,
+    runtime::{WatchStreamExt, watcher},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -143,7 +143,7 @@ impl Borrowed {
             let api = api(&admin, version, kind, plural);
             let told = told.clone();
             watches.spawn(async move {
-                let mut events = std::pin::pin!(watcher(api, watcher::Config::default()));
+                let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
                 while let Some(_change) = events.next().await {
                     told.send_replace(Instant::now());
                 }

@@ -44,6 +44,8 @@ pub const USER: &str = "user";
 pub const A_WHILE: Duration = Duration::from_secs(60);
 /// On a real control plane: no change for so long means that nothing more is to come. Stand-in pods take a second to start.
 const QUIET: Duration = Duration::from_millis(1500);
+/// The control planes that are lent give nodes up within seconds.
+pub const BEAT: Duration = Duration::from_secs(1);
 /// On a real control plane nobody waits longer than this for time to pass: its own waits are set to be shorter.
 const LONG_ENOUGH: Duration = Duration::from_secs(20);
 
@@ -101,6 +103,9 @@ impl World {
         let kubelet = FakeKubelet::spawn(api.client_as("kubelet"), api.clock(), nodes)
             .await
             .unwrap();
+        if let Server::Cluster(_) = &api {
+            kubelet.beat_every(BEAT);
+        }
         Self {
             api,
             kubelet,

@@ -12,6 +12,7 @@ use skerry_tests::{
     cluster::Borrowed,
     kubectl::{Kubectl, PATIENCE},
     tools::kubectl_is_there,
+    world::BEAT,
 };
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -96,12 +97,11 @@ impl Cluster {
     async fn real(plane: Borrowed) -> Self {
         let kubeconfig = std::fs::read_to_string(&plane.plane.kubeconfig).unwrap();
         let kubectl = Kubectl::new(&kubeconfig, NAMESPACE);
-        // What these tests make outside of the scenarios' namespace, and may have left.
-        for left in [&["namespaces", "made", "gone", "piped"][..], &["crd", "--all"]] {
-            kubectl.ok(&[&["delete", "--ignore-not-found"], left].concat()).await;
-        }
+        // The tests make it known themselves.
+        kubectl.ok(&["delete", "crd", "--all"]).await;
         let clock = Clock::starting_at(Timestamp::now());
         let kubelets = FakeKubelet::spawn(plane.admin.clone(), clock, nodes()).await.unwrap();
+        kubelets.beat_every(BEAT);
         kubelets.behave(|pod| match pod.spec.as_ref()?.containers.first()?.image.as_deref()? {
             "nowhere:1" => Some(Behaviour::BadImage),
             "ender:1" => Some(Behaviour::Exit {

@@ -74,6 +74,9 @@ async fn a_node_is_drained_and_comes_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_are_followed_and_no_shell_is_opened() {
     let Some(cluster) = Cluster::start().await else { return };
+    if !cluster.has_processes() {
+        return;
+    }
     cluster.ok(&["run", "clock", "--image=ticker:1"]).await;
     cluster
         .ok(&["wait", "--for=condition=Ready", "pod/clock", "--timeout=60s"])
@@ -111,11 +114,13 @@ async fn a_pod_that_does_not_come_up_says_why() {
             "--timeout=60s",
         ])
         .await;
-    let none = cluster.fails(&["logs", "clock"]).await;
-    assert!(
-        none.contains("is waiting to start: trying and failing to pull image"),
-        "{none}"
-    );
+    if cluster.has_processes() {
+        let none = cluster.fails(&["logs", "clock"]).await;
+        assert!(
+            none.contains("is waiting to start: trying and failing to pull image"),
+            "{none}"
+        );
+    }
     cluster.ok(&["run", "ender", "--image=ender:1"]).await;
     cluster
         .ok(&[

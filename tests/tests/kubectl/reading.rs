@@ -69,11 +69,12 @@ async fn get_prints_tables_and_documents() {
             .count(),
         2
     );
-    assert_eq!(
-        cluster.ok(&["get", "all", "-A", "-o", "name"]).await.lines().count(),
-        5,
-        "two pods and what made them"
-    );
+    let namespaces = "custom-columns=NAMESPACE:.metadata.namespace";
+    let everywhere = cluster
+        .ok(&["get", "all", "-A", "--no-headers", "-o", namespaces])
+        .await;
+    let here = everywhere.lines().filter(|line| line.trim() == cluster.namespace);
+    assert_eq!(here.count(), 5, "two pods and what made them");
 
     let json: serde_json::Value =
         serde_json::from_str(&cluster.ok(&["get", "service", "web", "-o", "json"]).await).unwrap();

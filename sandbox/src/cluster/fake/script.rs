@@ -67,6 +67,8 @@ type Rule = Arc<dyn Fn(&Pod) -> Option<Behaviour> + Send + Sync>;
 /// All that a test has said so far.
 #[derive(Default)]
 pub(super) struct Script {
+    /// How often nodes give a sign of life; none for the usual.
+    pub(super) beat: Option<Duration>,
     /// The latest rule that answers counts.
     pub(super) rules: Vec<Rule>,
     /// Pods whose containers end once, now.
