@@ -4,7 +4,13 @@
 // A set-up that fails is the test's verdict.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+mod autoscalers;
 mod deletion;
+mod edits;
+mod evictions;
+mod history;
+mod outages;
+mod users;
 
 use std::ops::Deref;
 
@@ -45,9 +51,14 @@ impl Deref for Cluster {
 }
 
 impl Cluster {
+    /// With nothing to do.
+    async fn idle() -> Self {
+        Self::of(World::start().await)
+    }
+
     /// With the service and the job, both at work.
     async fn at_work() -> Self {
-        let cluster = Self::of(World::start().await);
+        let cluster = Self::idle().await;
         cluster.kubectl.apply(SERVICE).await;
         cluster.kubectl.apply(JOB).await;
         cluster.settle().await;
