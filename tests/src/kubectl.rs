@@ -53,6 +53,7 @@ impl Kubectl {
             .args(args)
             .env("KUBECONFIG", self.folder().join("kubeconfig"))
             .env("HOME", self.folder())
+            .env("TMPDIR", self.folder())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -35,8 +35,8 @@ use tier::Equipment;
 #[derive(Parser)]
 #[command(name = "tests/cluster/run")]
 struct Arguments {
-    /// Only scenarios whose names contain this.
-    filter: Option<String>,
+    /// Only scenarios whose names contain one of these.
+    filter: Vec<String>,
     /// Only one tier.
     #[arg(long)]
     only: Option<Tier>,
@@ -147,7 +147,7 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let workshop = Workshop::new(here().join("kubernetes"))?;
     let wanted = |tier| only.is_none_or(|only| only == tier);
     // A filter names scenarios, and so does a program.
-    let named = filter.is_some() || test.is_some();
+    let named = !filter.is_empty() || test.is_some();
     let hosts = wanted(Tier::Hosts) && (!named || only.is_some()) && kubernetes == Version::WithNodes;
     let mut scenarios = SCENARIOS.to_vec();
     scenarios.retain(|name| wanted(Tier::Scenarios) && test.as_ref().is_none_or(|test| test == name));

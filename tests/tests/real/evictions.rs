@@ -1,10 +1,11 @@
 //! Pods taken away through the eviction API, and nodes that go and come back under the real controllers of both.
 
+use std::process::Output;
+
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::EvictParams;
-use serde_json::Value;
+use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
-use skerry_tests::look::text;
+use skerry_tests::{NAMESPACE, look::text};
 
 use crate::{Cluster, EDGE, READY, RUNNING};
 
@@ -21,10 +22,18 @@ async fn uid_of(cluster: &Cluster, prefix: &str) -> String {
 }
 
 /// As `kubectl drain` does for each pod.
-async fn evict(cluster: &Cluster, prefix: &str) -> Result<(), kube::Error> {
+async fn evict(cluster: &Cluster, prefix: &str) -> Output {
     let name = text(&pod(cluster, prefix).await, "/metadata/name").to_owned();
-    let evicted = cluster.view::<Pod>().evict(&name, &EvictParams::default()).await;
-    evicted.map(drop)
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+    let file = cluster.kubectl.file("eviction.json", &eviction.to_string());
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction");
+    cluster.kubectl.output(&["create", "--raw", &path, "-f", &file]).await
+}
+
+/// The same where nothing stands against it.
+async fn is_evicted(cluster: &Cluster, prefix: &str) {
+    let evicted = evict(cluster, prefix).await;
+    assert!(evicted.status.success(), "{}", String::from_utf8_lossy(&evicted.stderr));
 }
 
 /// Waits until another pod is in the place.
@@ -46,7 +55,7 @@ async fn an_evicted_pod_of_a_service_comes_back_by_its_deployment_alone() {
     let cluster = Cluster::at_work().await;
     let old = uid_of(&cluster, EDGE).await;
     let mark = cluster.mark();
-    evict(&cluster, EDGE).await.unwrap();
+    is_evicted(&cluster, EDGE).await;
     another(&cluster, EDGE, &old).await;
     cluster.is_well().await;
     let mut writes = cluster.writes_since(mark);
@@ -74,15 +83,16 @@ async fn a_disruption_budget_keeps_a_pod_of_a_service_from_being_evicted() {
             "--timeout=60s",
         ])
         .await;
-    let refused = evict(&cluster, EDGE).await.unwrap_err();
+    let refused = evict(&cluster, EDGE).await;
+    let told = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        matches!(&refused, kube::Error::Api(status) if status.code == 429),
-        "{refused:?}"
+        !refused.status.success() && told.contains("would violate the pod's disruption budget"),
+        "{told}"
     );
     cluster.settle().await;
     assert_eq!(uid_of(&cluster, EDGE).await, old);
     cluster.kubectl.ok(&["delete", "pdb", "keep"]).await;
-    evict(&cluster, EDGE).await.unwrap();
+    is_evicted(&cluster, EDGE).await;
     another(&cluster, EDGE, &old).await;
     cluster.is_well().await;
 }
@@ -96,7 +106,7 @@ async fn an_evicted_trainer_is_replaced_alone() {
         uid_of(&cluster, "surface-train-1-").await,
     );
     let aggregator = uid_of(&cluster, "surface-aggregation-").await;
-    evict(&cluster, "surface-train-0-").await.unwrap();
+    is_evicted(&cluster, "surface-train-0-").await;
     another(&cluster, "surface-train-0-", &old).await;
     assert_eq!(uid_of(&cluster, "surface-train-1-").await, other);
     assert_eq!(uid_of(&cluster, "surface-aggregation-").await, aggregator);
@@ -112,7 +122,7 @@ async fn an_evicted_aggregator_is_replaced_with_all_trainers() {
     for place in places {
         old.push(uid_of(&cluster, place).await);
     }
-    evict(&cluster, places[0]).await.unwrap();
+    is_evicted(&cluster, places[0]).await;
     for (place, old) in places.iter().zip(&old) {
         another(&cluster, place, old).await;
     }

@@ -120,7 +120,7 @@ async fn what_users_type_from_the_first_manifest_to_the_last_deletion() {
 
     // Neither kind has a scale; that of a child is the manager's where there is no autoscaler.
     let none = kubectl.fails(&["scale", "ji", "helmet", "--replicas=2"]).await;
-    assert!(none.contains("could not find the requested resource"), "{none}");
+    assert!(none.contains("NotFound"), "{none}");
     kubectl.ok(&["scale", "deployment", EDGE, "--replicas=2"]).await;
     cluster.settle().await;
     assert_eq!(kubectl.field(&child, ".spec.replicas").await, "1");
