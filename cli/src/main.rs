@@ -4,6 +4,8 @@
 //! demo and the sandbox run the manager, the local controllers and the example workers as processes of this same binary
 //! (the hidden commands), so that one build is all that a new user needs.
 
+#[cfg(target_os = "linux")]
+mod bench;
 mod crds;
 mod demo;
 mod failure;
@@ -11,6 +13,7 @@ mod plan;
 mod process;
 mod roles;
 mod sandbox;
+mod scrape;
 mod signals;
 mod stack;
 
@@ -38,6 +41,10 @@ enum Command {
     Crds,
     /// Print what would be made of the resources in files, without any cluster
     Plan(plan::Args),
+    /// Measure Skerry where it is to run
+    #[cfg(target_os = "linux")]
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Run one part of Skerry in this process
     #[command(flatten)]
     Role(roles::Role),
@@ -63,6 +70,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Sandbox(args) => runtime()?.block_on(sandbox::run(args)),
         Command::Crds => crds::run(),
         Command::Plan(args) => plan::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Bench(bench) => runtime()?.block_on(bench::run(bench)),
         Command::Role(role) => runtime()?.block_on(roles::run(role)),
     }
 }

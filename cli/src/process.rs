@@ -53,6 +53,12 @@ impl Process {
         })
     }
 
+    /// Its process id, until it has ended and was seen to.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn pid(&self) -> Option<i32> {
+        i32::try_from(self.child.id()?).ok()
+    }
+
     /// Asks it to drain, and kills it where it does not.
     pub(crate) async fn end(mut self) {
         self.signal(Signal::SIGTERM);

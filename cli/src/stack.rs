@@ -21,7 +21,7 @@ use serde_json::Value;
 use skerry_sandbox::cluster::{self, Image, Images, NodeSpec, Sandbox, SandboxNode, StartError};
 use tokio::time::{interval, timeout};
 
-use crate::{failure::Failure, process::Process};
+use crate::{failure::Failure, process::Process, scrape::scrape};
 
 /// How long all parts together may take to become usable.
 const START: Duration = Duration::from_secs(60);
@@ -267,9 +267,11 @@ impl Stack {
 
     async fn all_connected(&self) -> bool {
         let manager = SocketAddr::from(([127, 0, 0, 1], self.ports.1));
-        let sessions = figure(manager, "skerry_edge_sessions").await;
-        let leader = figure(manager, "skerry_leader").await;
-        (sessions, leader) == (u32::try_from(self.controllers.len()).ok().map(f64::from), Some(1.0))
+        let Some(counted) = scrape(manager).await else {
+            return false;
+        };
+        let sessions = u32::try_from(self.controllers.len()).ok().map(f64::from);
+        (counted.total("skerry_edge_sessions"), counted.total("skerry_leader")) == (sessions, Some(1.0))
     }
 
     /// Applies a manifest of one or more documents, as `kubectl apply --server-side` does.
@@ -294,7 +296,8 @@ impl Stack {
     /// How many reports of workers the local controller of `node` has taken since it started.
     pub(crate) async fn worker_reports(&self, node: &str) -> Result<f64, Failure> {
         let controller = self.node(node)?.local_controller();
-        let taken = figure(controller, "skerry_localcontroller_worker_messages_total").await;
+        let counted = scrape(controller).await;
+        let taken = counted.and_then(|counted| counted.total("skerry_localcontroller_worker_messages_total"));
         taken.ok_or_else(|| {
             Failure::new(
                 format!("the local controller of {node} does not answer"),
@@ -339,23 +342,6 @@ fn join_anew(node: &SandboxNode) -> Result<(), Failure> {
     }
 }
 
-/// One figure of a part's metrics, summed over its labels.
-async fn figure(part: SocketAddr, name: &str) -> Option<f64> {
-    let counted = reqwest::get(format!("http://{part}/metrics"))
-        .await
-        .ok()?
-        .text()
-        .await
-        .ok()?;
-    let of_name = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
-    let values: Vec<f64> = counted
-        .lines()
-        .filter(of_name)
-        .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
-        .collect();
-    (!values.is_empty()).then(|| values.iter().sum())
-}
-
 /// The images that are ours, as commands of this binary, and those of a file.
 fn known_images(file: Option<&Path>) -> Result<Images, Failure> {
     let binary = std::env::current_exe().map_err(|error| Failure::new(error, "start skerry by its path"))?;
@@ -392,7 +378,8 @@ fn is_ready(node: &Node) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn free_port() -> Result<u16, Failure> {
+/// A port of loopback that nobody listens on.
+pub(crate) fn free_port() -> Result<u16, Failure> {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     address
         .map(|address| address.port())

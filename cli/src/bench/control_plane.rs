@@ -1,0 +1,356 @@
+//! `skerry bench control-plane`: the manager on a control plane, with a load and with twice that.
+//!
+//! Each round has a manager, a namespace and a load of its own: declared, edited, its children deleted all at once, and
+//! made again. The nodes are stand-ins; the manager, the API server and the controllers are what they are.
+
+use std::{path::PathBuf, time::Duration};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Map, json};
+use skerry_workloads::ObjectKind;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    children::{Seen, Watched},
+    figures::{self, Round},
+    load::{JOB, Load, SERVICE, Size},
+    manager::Manager,
+    place::{Plane, refused},
+};
+use crate::failure::Failure;
+
+/// Requests of the bench at once: about what many users together send.
+const AT_ONCE: usize = 32;
+/// Whatever takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(1800);
+/// The edited image.
+const EDITED: &str = "bench/edge:2";
+
+/// What to measure on.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Kubeconfig of an administrator of the control plane; the bench makes namespaces and two nodes, and takes them away
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+    /// How many services the first round has; the second has twice as many
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    services: u32,
+    /// How many jobs the first round has; the second has twice as many
+    #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    jobs: u32,
+    /// Print one JSON object a line: name, value, unit, conditions
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures, prints, and cleans up.
+pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failure> {
+    let plane = Plane::join(&args.kubeconfig).await?;
+    let size = Size {
+        services: args.services,
+        jobs: args.jobs,
+    };
+    let rounds = stop.run_until_cancelled(Box::pin(rounds(&plane, size))).await;
+    let left = plane.leave().await;
+    let (small, large) =
+        rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
+    left?;
+    figures::report("control_plane", &small, &large, args.json)
+}
+
+async fn rounds(plane: &Plane, size: Size) -> Result<(Round, Round), Failure> {
+    Ok((round(plane, 1, size).await?, round(plane, 2, size.doubled()).await?))
+}
+
+async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure> {
+    let folder = tempfile::tempdir().map_err(|error| Failure::new(error, "see whether the disk is full"))?;
+    let namespace = plane.namespace(number).await?;
+    let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
+    let load = Load::new(size, &plane.cloud, &plane.edge);
+    let mut bench = Bench {
+        plane,
+        watched: Watched::start(
+            &plane.client,
+            &namespace,
+            [ObjectKind::DEPLOYMENT, ObjectKind::SERVICE, ObjectKind::POD],
+        ),
+        manager: Manager::start(&kubeconfig, &namespace, folder.path()).await?,
+        families: Families::of(&load)?,
+        round: Round::new(conditions(plane, size).await?),
+        load,
+        namespace,
+    };
+    bench.declare().await?;
+    bench.edit().await?;
+    bench.make_again().await?;
+    bench.costs().await?;
+    bench.empty().await?;
+    let Bench {
+        manager,
+        round,
+        namespace,
+        ..
+    } = bench;
+    manager.end().await;
+    plane.clean(&namespace).await?;
+    Ok(round)
+}
+
+async fn conditions(plane: &Plane, size: Size) -> Result<Map<String, serde_json::Value>, Failure> {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let conditions = [
+        ("services", json!(size.services)),
+        ("jobs", json!(size.jobs)),
+        ("server", json!(plane.version().await?)),
+        ("cores", json!(cores)),
+        ("build", json!(if cfg!(debug_assertions) { "debug" } else { "release" })),
+    ];
+    Ok(conditions
+        .map(|(key, value)| (key.to_owned(), value))
+        .into_iter()
+        .collect())
+}
+
+/// A round under way.
+struct Bench<'a> {
+    plane: &'a Plane,
+    watched: Watched,
+    manager: Manager,
+    families: Families,
+    round: Round,
+    load: Load,
+    namespace: String,
+}
+
+impl Bench<'_> {
+    /// From the first resource that is declared to the last child that is there.
+    async fn declare(&mut self) -> Result<(), Failure> {
+        for (kind, object) in self.load.shared() {
+            self.create(kind, object).await?;
+        }
+        let begun = Instant::now();
+        stream::iter(self.load.resources())
+            .map(|(kind, object)| self.create(kind, object))
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        let declared = begun.elapsed();
+        self.watched
+            .until("all children", PATIENCE, |seen| self.families.complete(seen))
+            .await?;
+        let present = begun.elapsed();
+        let number = f64::from(self.load.size.services + self.load.size.jobs);
+        self.round
+            .took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
+        self.round.took("children_present_seconds", present.as_secs_f64(), "s");
+        self.manager.quiet().await;
+        let (resident, _) = self.manager.memory()?;
+        self.round.took("manager_rss_bytes", resident, "bytes");
+        Ok(())
+    }
+
+    async fn create(&self, kind: ObjectKind, object: serde_json::Value) -> Result<(), Failure> {
+        let object = serde_json::from_value(object)
+            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let api = self.plane.api(kind, &self.namespace);
+        api.create(&PostParams::default(), &object)
+            .await
+            .map(drop)
+            .map_err(refused)
+    }
+
+    /// Edits every service; an edit is done when the Deployment at the edge carries it.
+    async fn edit(&mut self) -> Result<(), Failure> {
+        let services = self.plane.api(SERVICE, &self.namespace);
+        let edit = self.load.edit(EDITED);
+        let begun = Instant::now();
+        let sent: Vec<(String, Instant)> = stream::iter((0..self.load.size.services).map(Load::name))
+            .map(async |name| {
+                let sent = Instant::now();
+                services
+                    .patch(&name, &PatchParams::default(), &Patch::Merge(&edit))
+                    .await
+                    .map_err(refused)?;
+                Ok::<_, Failure>((name, sent))
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await?;
+        let edited = |seen: &Seen| {
+            seen.values()
+                .filter(|child| child.image.as_deref() == Some(EDITED))
+                .count()
+        };
+        self.watched
+            .until("all edits in the Deployments", PATIENCE, |seen| {
+                edited(seen) >= sent.len()
+            })
+            .await?;
+        let seen = self.watched.seen();
+        let carried: std::collections::BTreeMap<&str, Instant> = seen
+            .values()
+            .filter(|child| child.image.as_deref() == Some(EDITED))
+            .map(|child| (child.owner.1.as_str(), child.since))
+            .collect();
+        let last = carried.values().max().copied().unwrap_or(begun);
+        let mut waits: Vec<f64> = sent
+            .iter()
+            .filter_map(|(name, sent)| Some((*carried.get(name.as_str())? - *sent).as_secs_f64()))
+            .collect();
+        waits.sort_by(f64::total_cmp);
+        let number = f64::from(self.load.size.services);
+        self.round
+            .took("edits_per_second", number / (last - begun).as_secs_f64(), "edits/s");
+        self.round
+            .took("edit_to_child_p50_seconds", percentile(&waits, 50), "s");
+        self.round
+            .took("edit_to_child_p99_seconds", percentile(&waits, 99), "s");
+        self.manager.quiet().await;
+        Ok(())
+    }
+
+    /// Deletes all children at once; they are made again when each is there under another uid.
+    async fn make_again(&mut self) -> Result<(), Failure> {
+        let before = self.watched.seen();
+        let begun = Instant::now();
+        let at_once = DeleteParams::background().grace_period(0);
+        for kind in self.families.kinds() {
+            let api = self.plane.api(kind, &self.namespace);
+            api.delete_collection(&at_once, &ListParams::default())
+                .await
+                .map_err(refused)?;
+        }
+        self.watched
+            .until("all children made again", PATIENCE, |seen| {
+                let new = seen
+                    .iter()
+                    .filter(|(key, child)| before.get(key).is_none_or(|old| old.uid != child.uid));
+                self.families
+                    .complete_among(new.map(|(key, child)| (key.0, child.owner.0.as_str())))
+            })
+            .await?;
+        self.round.took("recreate_seconds", begun.elapsed().as_secs_f64(), "s");
+        self.manager.quiet().await;
+        Ok(())
+    }
+
+    /// What the manager cost so far.
+    async fn costs(&mut self) -> Result<(), Failure> {
+        let counted = self.manager.counted().await?;
+        let (resident, peak) = self.manager.memory()?;
+        self.round.took("manager_rss_after_churn_bytes", resident, "bytes");
+        self.round.took("manager_rss_peak_bytes", peak, "bytes");
+        self.round
+            .took("manager_cpu_seconds", self.manager.processor_seconds()?, "s");
+        self.round
+            .took("queue_depth_peak", self.manager.deepest_queue(), "resources");
+        let calls = counted.by("skerry_api_requests_total", "verb");
+        for (verb, number) in &calls {
+            self.round.took(format!("api_calls.{verb}"), *number, "requests");
+        }
+        let answers = counted.by("skerry_api_requests_total", "code");
+        let throttled = answers.get("429").copied().unwrap_or_default();
+        self.round.took("api_calls_throttled", throttled, "requests");
+        Ok(())
+    }
+
+    /// Deletes everything that was declared.
+    async fn empty(&mut self) -> Result<(), Failure> {
+        for kind in [SERVICE, JOB] {
+            let api = self.plane.api(kind, &self.namespace);
+            api.delete_collection(&DeleteParams::background(), &ListParams::default())
+                .await
+                .map_err(refused)?;
+        }
+        let ours = |seen: &Seen| seen.values().filter(|child| Families::ours(&child.owner.0)).count();
+        self.watched
+            .until("the end of all children", PATIENCE, |seen| ours(seen) == 0)
+            .await?;
+        self.manager.quiet().await;
+        let (resident, _) = self.manager.memory()?;
+        self.round.took("manager_rss_emptied_bytes", resident, "bytes");
+        Ok(())
+    }
+}
+
+/// The value that `share` percent of all, which are sorted, do not exceed.
+fn percentile(sorted: &[f64], share: usize) -> f64 {
+    let index = (sorted.len() * share).div_ceil(100).saturating_sub(1);
+    sorted.get(index).copied().unwrap_or_default()
+}
+
+/// How many children of which kind all resources of a kind have together.
+struct Families(std::collections::BTreeMap<(&'static str, ObjectKind), usize>);
+
+impl Families {
+    fn of(load: &Load) -> Result<Self, Failure> {
+        let mut wanted = std::collections::BTreeMap::new();
+        for (owner, family) in load.families()? {
+            let owners = if owner == SERVICE {
+                load.size.services
+            } else {
+                load.size.jobs
+            };
+            for (kind, number) in family {
+                wanted.insert((owner.kind, kind), number * owners as usize);
+            }
+        }
+        wanted.retain(|_, number| *number > 0);
+        Ok(Self(wanted))
+    }
+
+    /// Whether a resource of this kind is among what is declared.
+    fn ours(owner: &str) -> bool {
+        [SERVICE.kind, JOB.kind].contains(&owner)
+    }
+
+    fn kinds(&self) -> std::collections::BTreeSet<ObjectKind> {
+        self.0.keys().map(|(_, kind)| *kind).collect()
+    }
+
+    fn complete(&self, seen: &Seen) -> bool {
+        self.complete_among(seen.iter().map(|(key, child)| (key.0, child.owner.0.as_str())))
+    }
+
+    /// Whether these children, by kind and kind of owner, are all.
+    fn complete_among<'a>(&self, children: impl Iterator<Item = (ObjectKind, &'a str)>) -> bool {
+        let mut missing = self.0.clone();
+        for (kind, owner) in children {
+            let key = [SERVICE.kind, JOB.kind].into_iter().find(|known| *known == owner);
+            if let Some(missing) = key.and_then(|owner| missing.get_mut(&(owner, kind))) {
+                *missing = missing.saturating_sub(1);
+            }
+        }
+        missing.values().all(|number| *number == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let waits: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert!((percentile(&waits, 50) - 50.0).abs() < f64::EPSILON);
+        assert!((percentile(&waits, 99) - 99.0).abs() < f64::EPSILON);
+        assert!((percentile(&[7.0], 99) - 7.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn children_of_others_do_not_count() {
+        let load = Load::new(Size { services: 1, jobs: 0 }, "cloud", "edge");
+        let families = Families::of(&load).unwrap();
+        let mut children: Vec<_> = families
+            .0
+            .iter()
+            .flat_map(|((owner, kind), number)| vec![(*kind, *owner); *number])
+            .collect();
+        assert!(families.complete_among(children.iter().copied()));
+        children.pop();
+        children.push((ObjectKind::POD, "ReplicaSet"));
+        assert!(!families.complete_among(children.into_iter()));
+    }
+}

@@ -1,0 +1,160 @@
+//! What the bench declares: services and jobs as users write them, and how many children each has.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use skerry_workloads::{Children, ObjectKind, Settings};
+
+use crate::failure::Failure;
+
+/// How much is declared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) services: u32,
+    pub(super) jobs: u32,
+}
+
+impl Size {
+    /// Twice as much.
+    pub(super) fn doubled(self) -> Self {
+        Self {
+            services: self.services * 2,
+            jobs: self.jobs * 2,
+        }
+    }
+}
+
+/// The kinds that are declared: their objects and everything that follows are awaited.
+pub(super) const SERVICE: ObjectKind = ObjectKind::JOINT_INFERENCE_SERVICE;
+pub(super) const JOB: ObjectKind = ObjectKind::FEDERATED_LEARNING_JOB;
+
+/// How many children of each kind one resource of a kind has.
+pub(super) type Family = BTreeMap<ObjectKind, usize>;
+
+/// The load of one namespace.
+pub(super) struct Load {
+    pub(super) size: Size,
+    cloud: String,
+    edge: String,
+}
+
+impl Load {
+    /// So much of it, on these nodes.
+    pub(super) fn new(size: Size, cloud: &str, edge: &str) -> Self {
+        Self {
+            size,
+            cloud: cloud.to_owned(),
+            edge: edge.to_owned(),
+        }
+    }
+
+    /// What services and jobs refer to.
+    pub(super) fn shared(&self) -> Vec<(ObjectKind, Value)> {
+        let model = |name: &str| {
+            let spec = json!({"url": format!("/var/lib/skerry/bench/{name}.json"), "format": "json"});
+            (ObjectKind::MODEL, object(ObjectKind::MODEL, name, &spec))
+        };
+        let dataset = json!({"url": "/var/lib/skerry/bench/data.csv", "format": "csv", "nodeName": self.edge});
+        vec![
+            model("small"),
+            model("large"),
+            model("learned"),
+            (ObjectKind::DATASET, object(ObjectKind::DATASET, "data", &dataset)),
+        ]
+    }
+
+    /// All services and jobs.
+    pub(super) fn resources(&self) -> impl Iterator<Item = (ObjectKind, Value)> {
+        let services = (0..self.size.services).map(|number| (SERVICE, self.service(number)));
+        services.chain((0..self.size.jobs).map(|number| (JOB, self.job(number))))
+    }
+
+    /// The name of a service.
+    pub(super) fn name(number: u32) -> String {
+        format!("service-{number:05}")
+    }
+
+    fn service(&self, number: u32) -> Value {
+        let spec = json!({
+            "edgeWorker": {
+                "model": {"name": "small"},
+                "hardExampleMining": {
+                    "name": "CrossEntropy",
+                    "parameters": [{"key": "threshold_cross_entropy", "value": "0.8"}],
+                },
+                "template": self.edge_template("bench/edge:1"),
+            },
+            "cloudWorker": {"model": {"name": "large"}, "template": template(&self.cloud, "bench/cloud:1")},
+        });
+        object(SERVICE, &Self::name(number), &spec)
+    }
+
+    /// An edit of a service that a user may make: another image at the edge.
+    pub(super) fn edit(&self, image: &str) -> Value {
+        json!({"spec": {"edgeWorker": {"template": self.edge_template(image)}}})
+    }
+
+    fn edge_template(&self, image: &str) -> Value {
+        template(&self.edge, image)
+    }
+
+    fn job(&self, number: u32) -> Value {
+        let trainer = json!({"dataset": {"name": "data"}, "template": template(&self.edge, "bench/trainer:1")});
+        let spec = json!({
+            "aggregationWorker": {
+                "model": {"name": "learned"},
+                "template": template(&self.cloud, "bench/aggregator:1"),
+            },
+            "trainingWorkers": [trainer.clone(), trainer],
+        });
+        object(JOB, &format!("job-{number:05}"), &spec)
+    }
+
+    /// The children of a service and of a job, by the decision itself.
+    pub(super) fn families(&self) -> Result<BTreeMap<ObjectKind, Family>, Failure> {
+        let mut documents: Vec<Value> = self.shared().into_iter().map(|(_, object)| object).collect();
+        documents.extend([self.service(0), self.job(0)]);
+        let plans = skerry_workloads::offline(&documents, &Settings::default())
+            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let mut families = BTreeMap::new();
+        for (title, plan) in plans {
+            let Some(kind) = [SERVICE, JOB].into_iter().find(|kind| title.starts_with(kind.kind)) else {
+                continue;
+            };
+            let mut family = Family::new();
+            if let Children::Exactly(children) = plan.children {
+                for child in children {
+                    *family.entry(child.kind).or_default() += 1;
+                }
+            }
+            families.insert(kind, family);
+        }
+        Ok(families)
+    }
+}
+
+fn object(kind: ObjectKind, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec})
+}
+
+fn template(node: &str, image: &str) -> Value {
+    let resources = json!({"limits": {"cpu": "100m", "memory": "64Mi"}});
+    json!({"spec": {
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "worker", "image": image, "resources": resources}],
+    }})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_has_two_deployments_and_a_job_three_pods() {
+        let load = Load::new(Size { services: 1, jobs: 1 }, "cloud", "edge");
+        let families = load.families().unwrap();
+        assert_eq!(families[&SERVICE][&ObjectKind::DEPLOYMENT], 2);
+        assert_eq!(families[&JOB][&ObjectKind::POD], 3);
+    }
+}

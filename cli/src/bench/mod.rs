@@ -1,0 +1,27 @@
+//! `skerry bench`: what the parts cost and how fast they are, measured on whatever they are pointed at.
+//!
+//! A bench prints figures and judges none of them.
+
+mod children;
+mod control_plane;
+mod figures;
+mod load;
+mod manager;
+mod place;
+
+use crate::{failure::Failure, signals};
+
+/// What to measure.
+#[derive(clap::Subcommand)]
+pub(crate) enum Bench {
+    /// Measure the manager on a control plane: how soon children follow, what that costs, and how it grows
+    ControlPlane(control_plane::Args),
+}
+
+/// Measures, and leaves nothing behind, even when interrupted.
+pub(crate) async fn run(bench: Bench) -> Result<(), Failure> {
+    let stop = signals::stop()?;
+    match bench {
+        Bench::ControlPlane(args) => control_plane::run(args, stop).await,
+    }
+}
