@@ -19,9 +19,13 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 /// Commands that are not run here, and what shows that they work.
-const ELSEWHERE: [(&str, &str); 5] = [
+const ELSEWHERE: [(&str, &str); 6] = [
     ("cargo run --release -- demo", "the last step of .ci/run"),
     ("cargo test", "what runs this"),
+    (
+        "cargo run --release -- bench control-plane --kubeconfig \"$KUBECONFIG\" --services 1000 --jobs 200",
+        "the tests of the bench, with less of everything",
+    ),
     (
         "cargo run -p skerry-crds --bin crdgen -- charts/skerry/files/crds",
         "the step of .ci/run that looks for stale generated files",

@@ -82,10 +82,14 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
         load,
         namespace,
     };
+    say(number, "declaring");
     bench.declare().await?;
+    say(number, "editing");
     bench.edit().await?;
+    say(number, "deleting all children");
     bench.make_again().await?;
     bench.costs().await?;
+    say(number, "deleting everything");
     bench.empty().await?;
     let Bench {
         manager,
@@ -93,9 +97,16 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
         namespace,
         ..
     } = bench;
+    say(number, "cleaning up");
     manager.end().await;
     plane.clean(&namespace).await?;
+    say(number, "done");
     Ok(round)
+}
+
+/// Tells whoever waits how far it is; figures alone go to stdout.
+fn say(round: u32, what: &str) {
+    eprintln!("{} round {round}: {what}", jiff::Zoned::now().strftime("%H:%M:%S"));
 }
 
 async fn conditions(plane: &Plane, size: Size) -> Result<Map<String, serde_json::Value>, Failure> {
