@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use common::{REPOSITORY, SKERRY, Sandbox};
+use common::{SKERRY, Sandbox};
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -30,6 +30,9 @@ use nix::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+/// The repository's root.
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// What is printed, for files that are right and files that are not. `TRYCMD=overwrite` writes the snapshots anew.
 #[test]

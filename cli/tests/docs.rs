@@ -14,9 +14,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{REPOSITORY, SKERRY, Sandbox};
+use common::{SKERRY, Sandbox};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
+
+/// The repository's root.
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Commands that are not run here, and what shows that they work.
 const ELSEWHERE: [(&str, &str); 6] = [

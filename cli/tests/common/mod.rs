@@ -14,8 +14,6 @@ use nix::{
 
 /// The built binary.
 pub const SKERRY: &str = env!("CARGO_BIN_EXE_skerry");
-/// The repository's root.
-pub const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// A sandbox that is usable. Where a test fails, its guard ends what it started.
 pub struct Sandbox {

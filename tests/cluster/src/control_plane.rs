@@ -194,7 +194,9 @@ impl ControlPlane {
             .arg(format!("--root-ca-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-cert-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-key-file={}", self.file("ca.key")))
-            .args(["--use-service-account-credentials=true", "--secure-port=0"]);
+            .args(["--use-service-account-credentials=true", "--secure-port=0"])
+            // As for a large cluster: nobody here should wait for the controllers' own limits.
+            .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
         if self.site.hasty {
             command.args(["--node-monitor-grace-period=6s", "--node-monitor-period=1s"]);
         } else {

@@ -15,3 +15,4 @@ pub mod packages;
 pub mod pki;
 pub mod process;
 pub mod real;
+pub mod scale;

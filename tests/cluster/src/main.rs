@@ -27,6 +27,7 @@ use skerry_cluster::{
     enclosure::{self, FOLDER},
     machine, packages,
     process::output,
+    scale::Scale,
 };
 
 use tier::Equipment;
@@ -49,6 +50,8 @@ struct Arguments {
     /// Which Kubernetes. Of the newest there is the control plane alone, so the hosts are left out.
     #[arg(long, default_value = "1.34")]
     kubernetes: Version,
+    #[command(flatten)]
+    scale: Scale,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,6 +71,8 @@ enum Tier {
     Scenarios,
     /// The chart and the examples, on two hosts with real nodes.
     Hosts,
+    /// The manager's bench.
+    Scale,
     /// The sandbox beside an API server on its own: the same requests to both.
     Contract,
 }
@@ -79,6 +84,7 @@ struct Built {
     scenarios: Vec<PathBuf>,
     hosts: Option<Equipment>,
     contract: Option<PathBuf>,
+    scale: Option<Scale>,
     /// What cannot run here, and why.
     skipped: Vec<String>,
 }
@@ -138,6 +144,7 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         planes: _,
         test,
         kubernetes,
+        scale,
     } = Arguments::parse();
     let mut skipped = vec![];
     let abilities = Abilities::find();
@@ -172,6 +179,7 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         scenarios: test_programs(&scenarios)?,
         hosts: hosts.then(|| Equipment::gather(&workshop)).transpose()?,
         contract: test_programs(if contract { &["contract"] } else { &[] })?.pop(),
+        scale: (only == Some(Tier::Scale)).then(|| scale.gather(cargo())).transpose()?,
         skipped,
     };
     if let Some(hosts) = &mut built.hosts {
@@ -235,6 +243,9 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     }
     if let Some(contract) = &built.contract {
         good &= run_contract(&built.kubernetes, contract, &arguments)?;
+    }
+    if let Some(scale) = &built.scale {
+        scale.measure(&built.kubernetes)?;
     }
     let mut skipped = built.skipped;
     if let Some(hosts) = &built.hosts {

@@ -1,0 +1,79 @@
+//! The manager's bench on a control plane of its own.
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    control_plane::{ControlPlane, Site},
+    enclosure::FOLDER,
+    process::output,
+};
+
+/// How large the bench's first load is, and what is measured.
+#[derive(Clone, Debug, clap::Args, Serialize, Deserialize)]
+pub struct Scale {
+    /// The bench's first load: services.
+    #[arg(long, default_value_t = 1000)]
+    services: u32,
+    /// And jobs.
+    #[arg(long, default_value_t = 200)]
+    jobs: u32,
+    /// The program whose bench is run, in place of a release built for it.
+    #[arg(long, value_name = "FILE")]
+    skerry: Option<PathBuf>,
+}
+
+impl Scale {
+    /// Builds the program that is measured, unless it is given.
+    pub fn gather(mut self, build: Command) -> anyhow::Result<Self> {
+        let skerry = match &self.skerry {
+            Some(given) => given.canonicalize().with_context(|| given.display().to_string())?,
+            None => release(build)?,
+        };
+        self.skerry = Some(skerry);
+        Ok(self)
+    }
+
+    /// Runs `skerry bench control-plane`, whose figures go to the caller's output.
+    pub fn measure(&self, kubernetes: &Path) -> anyhow::Result<()> {
+        let skerry = self.skerry.as_ref().context("nothing was built")?;
+        let mut plane = ControlPlane::start(Site {
+            kubernetes: kubernetes.to_owned(),
+            folder: Path::new(FOLDER).join("scale"),
+            address: Ipv4Addr::LOCALHOST,
+            port: 9_100,
+            netns: None,
+            hasty: false,
+        })?;
+        let status = Command::new(skerry)
+            .args(["bench", "control-plane", "--kubeconfig"])
+            .arg(plane.access().admin)
+            .arg(format!("--services={}", self.services))
+            .arg(format!("--jobs={}", self.jobs))
+            .status()
+            .with_context(|| format!("starting {}", skerry.display()))?;
+        plane.check()?;
+        if !status.success() {
+            bail!("the bench ended with {status}");
+        }
+        Ok(())
+    }
+}
+
+/// The program `skerry` as a release has it.
+fn release(mut build: Command) -> anyhow::Result<PathBuf> {
+    build.args(["build", "--release", "--locked", "--package=skerry"]);
+    let told = output(build.arg("--message-format=json"))?;
+    let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages
+        .filter(|message| message.pointer("/target/name").is_some_and(|target| target == "skerry"))
+        .find_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
+        .context("cargo names no program skerry")
+}
