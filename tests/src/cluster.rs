@@ -46,7 +46,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// Has its control do something: `kill the API server`, `stop etcd`, `restore`; until it is done.
+    /// Has its control do something: `kill the API server`, `stop the API server`, `stop etcd`, `restore`; until it is done.
     pub async fn command(&self, command: &str) {
         let mut control = UnixStream::connect(&self.control)
             .await

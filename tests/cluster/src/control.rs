@@ -41,8 +41,9 @@ fn answer(plane: &Mutex<ControlPlane>, mut connection: UnixStream) -> anyhow::Re
 fn obey(plane: &mut ControlPlane, command: &str) -> anyhow::Result<()> {
     match command {
         "kill the API server" => plane.kill_api_server(),
+        "stop the API server" => plane.stop_api_server(),
         "stop etcd" => plane.stop_etcd(),
         "restore" => plane.restore(),
-        other => bail!("{other:?} is none of: kill the API server, stop etcd, restore"),
+        other => bail!("{other:?} is none of: kill the API server, stop the API server, stop etcd, restore"),
     }
 }

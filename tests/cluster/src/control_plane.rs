@@ -156,6 +156,11 @@ impl ControlPlane {
         self.api_server.kill().map(drop)
     }
 
+    /// Asks the API server to end: it ends the watches that it serves.
+    pub fn stop_api_server(&mut self) -> anyhow::Result<()> {
+        self.api_server.stop().map(drop)
+    }
+
     /// Stops etcd, on which all else rests.
     pub fn stop_etcd(&mut self) -> anyhow::Result<()> {
         self.etcd.stop().map(drop)

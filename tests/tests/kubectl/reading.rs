@@ -193,7 +193,13 @@ async fn types_and_resources_are_explained() {
             .await
             .contains("apiextensions.k8s.io/v1\n")
     );
-    assert!(cluster.ok(&["version"]).await.contains("Server Version: v1.34"));
+    // Real ones are newer.
+    let version = cluster.ok(&["version"]).await;
+    assert!(
+        version.contains("Server Version: v1.34") || !cluster.has_processes(),
+        "{version}"
+    );
+    assert!(version.contains("Server Version: v1.3"), "{version}");
     assert!(cluster.ok(&["cluster-info"]).await.contains("is running at"));
     cluster.end().await;
 }

@@ -4,7 +4,7 @@
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use serde_json::json;
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
-use skerry_tests::look::Seen;
+use skerry_tests::look::{Seen, conditions};
 
 use crate::{CLOUD, Cluster, EDGE, HOLD, READY, RELEASE, SERVICE, finalizers, is_deleted};
 
@@ -152,9 +152,16 @@ async fn orphans_run_on_and_are_in_the_way_of_a_new_owner_until_they_are_deleted
     assert_eq!(cluster.kubectl.ok(&["get", "pods", pods, "-o", owner]).await, "");
     assert_eq!(written(&cluster, mark), Vec::<String>::new());
     cluster.kubectl.apply(SERVICE).await;
-    cluster.settle().await;
-    let told = cluster.condition::<JointInferenceService>("helmet", "Ready").await;
-    assert!(told.starts_with("False NameTaken: "), "{told}");
+    // It is tried again for ever: nobody here waits for the end of that.
+    cluster
+        .until("the new owner's trouble", async || {
+            let service = cluster.object::<JointInferenceService>("helmet").await;
+            let mut conditions = conditions(&service).iter();
+            conditions
+                .any(|condition| condition["type"] == "Ready" && condition["reason"] == "NameTaken")
+                .then_some(())
+        })
+        .await;
     assert_eq!(cluster.very_children().await, before);
     cluster.kubectl.ok(&["delete", "deployment", EDGE, CLOUD]).await;
     cluster.kubectl.ok(&["delete", "service", "helmet-cloud"]).await;
