@@ -15,7 +15,7 @@ use super::{
 const DEFINITION: &str = "jointinferenceservices.sedna.io";
 const COLUMN: &str = "{jsonPath: .metadata.generation, name: Newer, type: integer}";
 
-/// A namespace, and somebody who may do in it what its administrator may, with our kinds part of that.
+/// A namespace, and somebody who may do in it what its administrator may, with what the page says beside.
 const HERE: &str = "edge";
 const TENANCY: &str = "
 apiVersion: v1
@@ -31,7 +31,9 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: tenants-kinds, namespace: edge}
-rules: [{apiGroups: [sedna.io], resources: ['*'], verbs: ['*']}]
+rules:
+  - {apiGroups: [sedna.io], resources: ['*'], verbs: ['*']}
+  - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
