@@ -239,12 +239,13 @@ fn back_and_forth(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         .map(drop)
 }
 
-/// Every pod of the user's, as far as a restart would change it.
+/// Every pod of the user's but those on their way out, as far as a restart would change it.
 fn pods(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
     let pods = tour.list(&["pods", "--namespace", PLANT])?;
-    let told = pods
+    let stay = pods
         .iter()
-        .map(|pod| format!("{}: {}", text(pod, "/metadata/name"), told_of(pod)));
+        .filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
+    let told = stay.map(|pod| format!("{}: {}", text(pod, "/metadata/name"), told_of(pod)));
     Ok(told.collect())
 }
 
