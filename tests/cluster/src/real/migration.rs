@@ -53,9 +53,17 @@ pub fn changes_hands(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "the local controllers are replaced, and no worker"
     );
     replace_the_rest(tour).context("replacing what is left of Sedna's workers")?;
-    let after = pods(tour)?;
+    let before = until(PATIENCE, || {
+        let pods = pods(tour)?;
+        Ok(pods.iter().all(|pod| pod.contains("since 2")).then_some(pods))
+    })
+    .context("all workers run")?;
     back_and_forth(tour)?;
-    ensure!(pods(tour)? == after, "on the way back nothing is restarted");
+    let after = pods(tour)?;
+    ensure!(
+        after == before,
+        "on the way back, workers were: {before:#?}\nand are: {after:#?}"
+    );
     tour.follow(MIGRATING, "delete deployment/gm").map(drop)
 }
 
