@@ -5,31 +5,41 @@ use std::{
     collections::BTreeMap,
     env, fs,
     path::PathBuf,
-    sync::{Condvar, LazyLock, Mutex},
+    sync::{Arc, LazyLock, Mutex},
     time::Duration,
 };
 
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use futures::{StreamExt, future::join_all, stream};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Node, ServiceAccount},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, Config, ResourceExt,
-    api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::DynamicObject,
-    runtime::{WatchStreamExt, watcher},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event},
+    },
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use skerry_sandbox::api::Wire;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
-    sync::watch,
+    sync::{Semaphore, watch},
     task::JoinSet,
-    time::Instant,
+    time::sleep,
 };
 
-use crate::{server::make_namespace, world::NAMESPACE};
+use crate::{
+    calm::{Awaited, Objects},
+    server::make_namespace,
+    world::{NAMESPACE, is_served},
+};
 
 /// The variable that names the file with the list of control planes.
 pub const CONTROL_PLANES: &str = "SKERRY_CONTROL_PLANES";
@@ -43,6 +53,9 @@ pub struct Plane {
     pub etcd: String,
     /// The socket of its control, which takes it down and up again.
     pub control: PathBuf,
+    /// The definitions that were made known here last, by name: their specs, and the generations that these got.
+    #[serde(skip)]
+    defined: Arc<Mutex<BTreeMap<String, (Value, i64)>>>,
 }
 
 impl Plane {
@@ -67,17 +80,36 @@ pub fn is_lent() -> bool {
 }
 
 /// Control planes that nobody uses right now; nothing where scenarios run in memory.
-static IDLE: LazyLock<Option<(Mutex<Vec<Plane>>, Condvar)>> = LazyLock::new(|| {
+static IDLE: LazyLock<Option<Idle>> = LazyLock::new(|| {
     let file = env::var_os(CONTROL_PLANES)?;
     let list = fs::read(&file).expect("the list of control planes can be read");
-    let planes = serde_json::from_slice(&list).expect("the list of control planes is JSON");
-    Some((Mutex::new(planes), Condvar::new()))
+    let planes: Vec<Plane> = serde_json::from_slice(&list).expect("the list of control planes is JSON");
+    Some(Idle {
+        all: planes.len(),
+        free: Semaphore::new(planes.len()),
+        planes: Mutex::new(planes),
+    })
 });
 
+struct Idle {
+    all: usize,
+    planes: Mutex<Vec<Plane>>,
+    /// As many as there are in the list; waits in order.
+    free: Semaphore,
+}
+
+/// Does the same with each of these: side by side, with a control plane each, or one after the other in memory, where
+/// their time would be one.
+pub async fn side_by_side<T, R>(each: impl IntoIterator<Item = T>, act: impl AsyncFn(T) -> R) -> Vec<R> {
+    let at_once = IDLE.as_ref().map_or(1, |idle| idle.all);
+    stream::iter(each).map(|one| act(one)).buffered(at_once).collect().await
+}
+
 /// The kinds of objects that scenarios make, in the order in which they are cleaned away.
-const KINDS: [(&str, &str, &str); 14] = [
+const KINDS: [(&str, &str, &str); 15] = [
     ("sedna.io/v1alpha1", "JointInferenceService", "jointinferenceservices"),
     ("sedna.io/v1alpha1", "FederatedLearningJob", "federatedlearningjobs"),
+    ("sedna.io/v1alpha1", "VideoAnalyticsJob", "videoanalyticsjobs"),
     ("sedna.io/v1alpha1", "Dataset", "datasets"),
     ("sedna.io/v1alpha1", "Model", "models"),
     ("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
@@ -98,6 +130,15 @@ const KUBERNETES_OWN: &str = "kube-root-ca.crt";
 /// Objects of these kinds change without end, or do not tell that anything is under way.
 const RESTLESS: [&str; 4] = ["Event", "Lease", "ConfigMap", "Secret"];
 
+/// The pause between two looks at a control plane, each with a round trip to its API server and to etcd.
+const LOOK: Duration = Duration::from_millis(40);
+/// So many looks without a change tell that nothing more is to come, where nothing is under way.
+const CALM: u32 = 8;
+/// And so many, where something is that may never come to an end. Stand-in pods take a second for some things.
+const STUCK: u32 = 40;
+/// And so many, where something is that is sure to come to an end: the garbage collector may be busy elsewhere.
+const SLOW: u32 = 500;
+
 /// A control plane for the time of a scenario.
 pub struct Borrowed {
     /// The way to it.
@@ -106,15 +147,16 @@ pub struct Borrowed {
     pub admin: Client,
     /// How it was lent.
     pub plane: Plane,
-    last_change: watch::Receiver<Instant>,
+    seen: watch::Receiver<u64>,
+    objects: Arc<Mutex<Objects>>,
     _watches: JoinSet<()>,
 }
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        if let Some((idle, returned)) = IDLE.as_ref() {
-            idle.lock().unwrap().push(self.plane.clone());
-            returned.notify_one();
+        if let Some(idle) = IDLE.as_ref() {
+            idle.planes.lock().unwrap().push(self.plane.clone());
+            idle.free.add_permits(1);
         }
     }
 }
@@ -122,13 +164,9 @@ impl Drop for Borrowed {
 impl Borrowed {
     /// Waits for a control plane, and cleans it.
     pub async fn take() -> Option<Self> {
-        let (idle, returned) = IDLE.as_ref()?;
-        let plane = {
-            let mut idle = returned
-                .wait_while(idle.lock().unwrap(), |idle| idle.is_empty())
-                .unwrap();
-            idle.pop()?
-        };
+        let idle = IDLE.as_ref()?;
+        idle.free.acquire().await.ok()?.forget();
+        let plane = idle.planes.lock().unwrap().pop()?;
         // A scenario that failed may have left it down.
         plane.command("restore").await;
         // Another test may have been first.
@@ -137,23 +175,19 @@ impl Borrowed {
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         let admin = Client::try_from(config.expect("the kubeconfig is one")).expect("a client can be made");
         clean(&admin).await;
-        let (told, last_change) = watch::channel(Instant::now());
+        let (told, seen) = watch::channel(0);
+        let objects = Arc::<Mutex<Objects>>::default();
         let mut watches = JoinSet::new();
         for (version, kind, plural) in KINDS.into_iter().filter(|(_, kind, _)| !RESTLESS.contains(kind)) {
             let api = api(&admin, version, kind, plural);
-            let told = told.clone();
-            watches.spawn(async move {
-                let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
-                while let Some(_change) = events.next().await {
-                    told.send_replace(Instant::now());
-                }
-            });
+            watches.spawn(follow(api, kind, objects.clone(), told.clone()));
         }
         Some(Self {
             wire: Wire::new(admin.clone()),
             admin,
             plane,
-            last_change,
+            seen,
+            objects,
             _watches: watches,
         })
     }
@@ -163,15 +197,69 @@ impl Borrowed {
         self.wire.client_as(user, &["system:masters"])
     }
 
-    /// Resolves when nothing has changed for so long, counted from now.
-    pub async fn quiet(&self, time: Duration) {
-        let begun = Instant::now();
+    /// Resolves when nothing more is to come: nothing changes, nobody here or there is at work. Counted in round trips
+    /// rather than in seconds, so that a busy machine is waited for.
+    pub async fn calm(&self, is_idle: impl Fn() -> bool) {
+        let namespaces: Api<Namespace> = Api::all(self.admin.clone());
+        let (mut still, mut seen) = (0, *self.seen.borrow());
         loop {
-            let since = begun.max(*self.last_change.borrow());
-            if since.elapsed() >= time {
+            sleep(LOOK).await;
+            // Down or not: that is what the scenario is about.
+            let _ = namespaces.get_metadata(NAMESPACE).await;
+            let newest = *self.seen.borrow();
+            let is_still = newest == seen && !self.wire.is_asked() && is_idle();
+            still = if is_still { still + 1 } else { 0 };
+            seen = newest;
+            let enough = match self.objects.lock().unwrap().under_way() {
+                None => CALM,
+                Some(Awaited::Perhaps(_)) => STUCK,
+                Some(Awaited::Surely(_)) => SLOW,
+            };
+            if still >= enough {
                 return;
             }
-            tokio::time::sleep_until(since + time).await;
+        }
+    }
+
+    /// Makes definitions known as these are, whatever they were before, unless nothing has changed since this was last
+    /// done. None is ever deleted: the garbage collector needs half a minute to learn of a new kind, and the API server
+    /// much time for each change.
+    pub async fn define(&self, definitions: &[CustomResourceDefinition]) {
+        let defining = definitions.iter().map(|definition| self.define_one(definition));
+        join_all(defining).await;
+    }
+
+    async fn define_one(&self, definition: &CustomResourceDefinition) {
+        let api: Api<CustomResourceDefinition> = Api::all(self.admin.clone());
+        let name = definition.name_any();
+        let spec = serde_json::to_value(&definition.spec).expect("a definition is JSON");
+        loop {
+            let known = api.get_metadata_opt(&name).await.expect("definitions can be read");
+            let generation = known.as_ref().and_then(|known| known.metadata.generation);
+            let last = self.plane.defined.lock().unwrap().get(&name).cloned();
+            if generation.is_some() && last == generation.map(|generation| (spec.clone(), generation)) {
+                return;
+            }
+            let mut wanted = definition.clone();
+            let made = match known {
+                None => api.create(&PostParams::default(), &wanted).await,
+                Some(known) => {
+                    wanted.metadata.resource_version = known.metadata.resource_version;
+                    // As if nobody had ever applied it.
+                    wanted.metadata.managed_fields = Some(vec![]);
+                    api.replace(&name, &PostParams::default(), &wanted).await
+                }
+            };
+            match made {
+                Ok(made) => {
+                    let generation = made.metadata.generation.unwrap_or_default();
+                    self.plane.defined.lock().unwrap().insert(name, (spec, generation));
+                    return is_served(&self.admin, definition).await;
+                }
+                // Its controllers write, too.
+                Err(error) if matches!(&error, kube::Error::Api(status) if status.code == 409) => {}
+                Err(error) => panic!("the definition {name} is refused: {error}"),
+            }
         }
     }
 
@@ -182,6 +270,24 @@ impl Borrowed {
         let answer = reqwest::Client::new().post(url).body(asked.to_string()).send().await;
         let answer = answer.expect("etcd answers");
         assert!(answer.status().is_success(), "{answer:?}");
+    }
+}
+
+/// Keeps up with the objects of a kind.
+async fn follow(api: Api<DynamicObject>, kind: &'static str, objects: Arc<Mutex<Objects>>, told: watch::Sender<u64>) {
+    let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
+        {
+            let mut objects = objects.lock().unwrap();
+            match event {
+                Ok(Event::Apply(object) | Event::InitApply(object)) => objects.seen(kind, object),
+                Ok(Event::Delete(object)) => objects.gone(kind, &object),
+                Ok(Event::Init) => objects.listed_anew(kind),
+                Ok(Event::InitDone) | Err(_) => {}
+            }
+        }
+        told.send_modify(|seen| *seen += 1);
     }
 }
 
@@ -212,35 +318,40 @@ async fn clean(admin: &Client) {
         .await
         .expect("nodes can be deleted");
     make_namespace(admin).await;
-    let at_once = DeleteParams::background().grace_period(0);
-    loop {
-        let mut left = BTreeMap::new();
-        for (version, kind, plural) in KINDS {
-            let api = api(admin, version, kind, plural);
-            // Of a kind that is not known there are none.
-            let listed = api.list(&ListParams::default()).await;
-            for object in listed.into_iter().flatten() {
-                let name = object.name_any();
-                if name == KUBERNETES_OWN {
-                    continue;
-                }
-                if object.metadata.finalizers.is_some() {
-                    let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-                    let _ = api.patch(&name, &PatchParams::default(), &without).await;
-                }
-                // Gone meanwhile is as good.
-                let _ = api.delete(&name, &at_once).await;
-                left.insert((kind, name), object);
-            }
-        }
-        if left.is_empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    while !join_all(KINDS.map(|kind| clean_of(admin, kind)))
+        .await
+        .concat()
+        .is_empty()
+    {
+        sleep(Duration::from_millis(20)).await;
     }
     // Without it no pod is admitted.
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
     while !matches!(accounts.get_opt("default").await, Ok(Some(_))) {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Takes away all objects of a kind; those that were there.
+async fn clean_of(admin: &Client, (version, kind, plural): (&str, &str, &str)) -> Vec<String> {
+    let api = api(admin, version, kind, plural);
+    let at_once = DeleteParams::background().grace_period(0);
+    // Of a kind that is not known there are none.
+    let listed = api.list_metadata(&ListParams::default()).await;
+    let listed: Vec<_> = listed.into_iter().flatten().collect();
+    let mut names = vec![];
+    for object in listed {
+        let name = object.name_any();
+        if name == KUBERNETES_OWN {
+            continue;
+        }
+        if object.metadata.finalizers.is_some() {
+            let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let _ = api.patch(&name, &PatchParams::default(), &without).await;
+        }
+        // Gone meanwhile is as good.
+        let _ = api.delete(&name, &at_once).await;
+        names.push(name);
+    }
+    names
 }

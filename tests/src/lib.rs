@@ -9,6 +9,7 @@
     clippy::unwrap_used
 )]
 
+mod calm;
 pub mod cluster;
 pub mod kubectl;
 pub mod look;

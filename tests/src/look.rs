@@ -17,7 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService, Model};
 
-use crate::world::World;
+use crate::{server::Server, world::World};
 
 /// Any kind of object of a namespace.
 pub trait Seen:
@@ -131,6 +131,9 @@ impl World {
             "pods": self.all::<Pod>().await,
             "nodes": self.held.all(),
         });
+        if let Server::Cluster(_) = self.api {
+            forget_made_up(&mut outcome);
+        }
         let pods = outcome["pods"].as_array_mut().expect("pods are listed");
         pods.sort_by_cached_key(|pod| format!("{} {}", pod["metadata"]["labels"], pod["spec"]["containers"]));
         for pod in pods.iter_mut().filter(|pod| owner_kind(pod) == "ReplicaSet") {
@@ -143,6 +146,28 @@ impl World {
         outcome
     }
 }
+
+/// In memory uids are the same in each run. On a real control plane they are not, nor are the ends of names that derive
+/// from them or are random.
+fn forget_made_up(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(forget_made_up),
+        Value::Array(elements) => elements.iter_mut().for_each(forget_made_up),
+        Value::String(text) if MADE_UP.iter().any(|name| text.contains(name)) => {
+            let words = text.split(' ').map(|word| match word.rsplit_once('-') {
+                Some((name, end)) if end.len() == 5 && MADE_UP.iter().any(|made_up| name.starts_with(made_up)) => {
+                    format!("{name}-")
+                }
+                _ => word.to_owned(),
+            });
+            *text = words.collect::<Vec<_>>().join(" ");
+        }
+        _ => {}
+    }
+}
+
+/// Beginnings of names of which the end is made up.
+const MADE_UP: [&str; 3] = ["surface-aggregation", "surface-train", "kube-api-access"];
 
 fn owner_kind(object: &Value) -> &str {
     text(object, "/metadata/ownerReferences/0/kind")

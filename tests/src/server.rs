@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use skerry_sandbox::{
@@ -62,6 +62,20 @@ impl Server {
             .is_empty()
         {
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Makes known definitions that somebody else made: these, and no trace of what they were before.
+    pub async fn define(&self, definitions: &[CustomResourceDefinition]) {
+        match self {
+            Self::Sandbox(server) => {
+                let api: Api<CustomResourceDefinition> = Api::all(server.client());
+                for definition in definitions {
+                    let made = api.create(&PostParams::default(), definition).await;
+                    made.expect("the definition is accepted");
+                }
+            }
+            Self::Cluster(borrowed) => borrowed.define(definitions).await,
         }
     }
 

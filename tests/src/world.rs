@@ -22,12 +22,15 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use skerry_globalmanager::engine::Engine;
+use skerry_globalmanager::{engine::Engine, run::kinds};
 use skerry_sandbox::{
     api::{FaultHandle, LogEntry, Mark},
-    cluster::{Controllers, FakeKubelet, NodeSpec},
+    cluster::{Controllers, FakeKubelet, NodeSpec, Timing},
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use crate::{
     manager::{Held, LEASE, Manager},
@@ -42,17 +45,16 @@ pub const MANAGER: &str = "manager";
 pub const USER: &str = "user";
 /// In virtual time: longer than anything that the cluster does by itself within a minute.
 pub const A_WHILE: Duration = Duration::from_secs(60);
-/// On a real control plane: no change for so long means that nothing more is to come. Stand-in pods take a second to start.
-const QUIET: Duration = Duration::from_millis(1500);
 /// The control planes that are lent give nodes up within seconds.
 pub const BEAT: Duration = Duration::from_secs(1);
+/// On a real control plane: what the manager does later than this (what failed again and again, it tries again later and
+/// later) is not waited for.
+const SOON: Duration = Duration::from_secs(5);
 /// On a real control plane nobody waits longer than this for time to pass: its own waits are set to be shorter.
 const LONG_ENOUGH: Duration = Duration::from_secs(20);
 
 /// The cluster and the manager.
 pub struct World {
-    /// The API server.
-    pub api: Server,
     /// The kubelets of `cloud-1`, `edge-1` and `edge-2`.
     pub kubelet: FakeKubelet,
     /// What nodes hold.
@@ -64,6 +66,8 @@ pub struct World {
     manager: RefCell<Option<Manager>>,
     killer: RefCell<Option<FaultHandle>>,
     _controllers: Option<Controllers>,
+    /// The API server. Given back last, when nobody uses it any more.
+    pub api: Server,
 }
 
 impl World {
@@ -78,7 +82,17 @@ impl World {
     /// A cluster with our CRDs, and nobody who looks after them.
     pub async fn without_manager() -> Self {
         let world = Self::with_nodes_alone().await;
-        install_crds(&world.api.admin()).await;
+        match &world.api {
+            Server::Sandbox(server) => install(&server.client(), &KINDS).await,
+            Server::Cluster(borrowed) => borrowed.define(&definitions(&KINDS)).await,
+        }
+        world
+    }
+
+    /// A cluster with somebody else's CRDs, and nobody who looks after them.
+    pub async fn with_definitions(definitions: &[CustomResourceDefinition]) -> Self {
+        let world = Self::with_nodes_alone().await;
+        world.api.define(definitions).await;
         world
     }
 
@@ -105,9 +119,14 @@ impl World {
             .unwrap();
         if let Server::Cluster(_) = &api {
             kubelet.beat_every(BEAT);
+            // Where time passes, nobody waits for what does nothing.
+            kubelet.set_timing(Timing {
+                start: Duration::ZERO,
+                stop: Duration::ZERO,
+                ..Timing::default()
+            });
         }
         Self {
-            api,
             kubelet,
             held: Held::default(),
             leads: watch::Sender::new(true),
@@ -115,6 +134,7 @@ impl World {
             manager: RefCell::default(),
             killer: RefCell::default(),
             _controllers: controllers,
+            api,
         }
     }
 
@@ -225,18 +245,22 @@ impl World {
         match &self.api {
             Server::Sandbox(_) => self.wait(sleep(self.patience.get())).await,
             Server::Cluster(borrowed) => {
-                let quiet = async {
-                    // Whoever heard of the last change may only begin.
-                    borrowed.quiet(QUIET).await;
-                    while !self.manager_is_idle() {
-                        sleep(QUIET).await;
-                        borrowed.quiet(QUIET).await;
-                    }
-                };
                 // What fails for good is tried again for ever.
-                let limit = self.patience.get();
-                self.wait(async { drop(tokio::time::timeout(limit, quiet).await) })
-                    .await;
+                let limit = self.patience.get() / 3;
+                let calm = timeout(limit, borrowed.calm(|| self.manager_is_idle(SOON)));
+                self.wait(async { drop(calm.await) }).await;
+            }
+        }
+    }
+
+    /// Lets everything happen that is ever to come, what is tried again minutes later included.
+    pub async fn rest(&self) {
+        let time = Duration::from_secs(120).max(self.patience.get());
+        match &self.api {
+            Server::Sandbox(_) => self.wait(sleep(time)).await,
+            Server::Cluster(borrowed) => {
+                let calm = timeout(time, borrowed.calm(|| self.manager_is_idle(time)));
+                self.wait(async { drop(calm.await) }).await;
             }
         }
     }
@@ -245,13 +269,23 @@ impl World {
     pub async fn pass(&self, time: Duration) {
         match &self.api {
             Server::Sandbox(_) => self.wait(sleep(time)).await,
-            Server::Cluster(_) => self.wait(sleep(time.min(LONG_ENOUGH))).await,
+            Server::Cluster(_) => {
+                self.wait(sleep(time.min(LONG_ENOUGH))).await;
+                // What is due by then may take its time.
+                self.settle().await;
+            }
         }
     }
 
-    fn manager_is_idle(&self) -> bool {
+    fn manager_is_idle(&self, time: Duration) -> bool {
         let manager = self.manager.borrow();
-        manager.as_ref().is_none_or(|manager| manager.engine.idle(A_WHILE))
+        let Some(manager) = manager.as_ref() else { return true };
+        // Whoever has lost a watch may not have heard of the last change.
+        let watches = match &self.api {
+            Server::Sandbox(_) => true,
+            Server::Cluster(borrowed) => borrowed.wire.watches(MANAGER) >= kinds().watched().len(),
+        };
+        watches && manager.engine.idle(time)
     }
 
     /// Waits, and replaces a manager that is killed meanwhile.
@@ -362,33 +396,44 @@ fn title(entry: &LogEntry) -> String {
     format!("{} {}{subresource} {}", request.verb, request.resource, request.name)
 }
 
-/// Makes the kinds known that the manager looks after, or known anew. Reading a definition takes longer than most
-/// scenarios do, and nobody here asks for the others.
-pub async fn install_crds(client: &Client) {
-    const KINDS: [&str; 4] = ["Dataset", "FederatedLearningJob", "JointInferenceService", "Model"];
-    install(client, &KINDS).await;
+/// The kinds that the manager looks after. Reading a definition takes longer than most scenarios do, and nobody here asks
+/// for the others.
+const KINDS: [&str; 4] = ["Dataset", "FederatedLearningJob", "JointInferenceService", "Model"];
+
+/// Our CRDs of these kinds.
+fn definitions(kinds: &[&str]) -> Vec<CustomResourceDefinition> {
+    let all = skerry_crds::all().iter();
+    all.filter(|crd| kinds.contains(&crd.spec.names.kind.as_str()))
+        .cloned()
+        .collect()
 }
 
 /// Installs our CRDs of these kinds as `kubectl apply --server-side --force-conflicts` does: over what there may be; until
 /// they are served.
 pub async fn install(client: &Client, kinds: &[&str]) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let wanted = |crd: &&CustomResourceDefinition| kinds.contains(&crd.spec.names.kind.as_str());
-    for crd in skerry_crds::all().iter().filter(wanted) {
+    for crd in definitions(kinds) {
         let name = crd.metadata.name.as_deref().expect("a CRD has a name");
-        crds.patch(name, &PatchParams::apply(USER).force(), &Patch::Apply(crd))
+        crds.patch(name, &PatchParams::apply(USER).force(), &Patch::Apply(&crd))
             .await
             .expect("the CRD is accepted");
-        await_condition(crds.clone(), name, is_crd_established())
-            .await
-            .expect("the CRD is established");
-        let names = &crd.spec.names;
-        let group = GroupVersionKind::gvk(&crd.spec.group, &crd.spec.versions[0].name, &names.kind);
-        let resource = ApiResource::from_gvk_with_plural(&group, &names.plural);
-        let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
-        // Some time after it has said so.
-        while objects.list(&ListParams::default()).await.is_err() {
-            sleep(Duration::from_millis(50)).await;
-        }
+        is_served(client, &crd).await;
+    }
+}
+
+/// Resolves when objects of the definition can be asked for.
+pub(crate) async fn is_served(client: &Client, crd: &CustomResourceDefinition) {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = crd.metadata.name.as_deref().expect("a CRD has a name");
+    await_condition(crds, name, is_crd_established())
+        .await
+        .expect("the CRD is established");
+    let names = &crd.spec.names;
+    let group = GroupVersionKind::gvk(&crd.spec.group, &crd.spec.versions[0].name, &names.kind);
+    let resource = ApiResource::from_gvk_with_plural(&group, &names.plural);
+    let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
+    // Some time after it has said so.
+    while objects.list(&ListParams::default()).await.is_err() {
+        sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,6 +1,10 @@
 //! The way to an API server that is not ours, with the same log and the same faults as the one in memory has.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -25,6 +29,48 @@ use super::{
 pub struct Wire {
     client: kube::Client,
     front: Arc<Front>,
+    traffic: Arc<Traffic>,
+}
+
+/// What is under way at the API server: of each user, watches that are open, and other requests that are unanswered.
+#[derive(Default)]
+struct Traffic(Mutex<BTreeMap<(String, bool), usize>>);
+
+/// A request that is under way for as long as this is kept.
+struct UnderWay {
+    traffic: Arc<Traffic>,
+    user: String,
+    is_watch: bool,
+}
+
+impl Traffic {
+    fn count(&self, change: impl FnOnce(&mut BTreeMap<(String, bool), usize>)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl UnderWay {
+    fn new(traffic: &Arc<Traffic>, incoming: &Incoming) -> Self {
+        let (user, is_watch) = (incoming.request.user.clone(), incoming.request.verb == Verb::Watch);
+        traffic.count(|counts| *counts.entry((user.clone(), is_watch)).or_default() += 1);
+        let traffic = traffic.clone();
+        Self {
+            traffic,
+            user,
+            is_watch,
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let key = (std::mem::take(&mut self.user), self.is_watch);
+        self.traffic.count(|counts| {
+            if let Some(count) = counts.get_mut(&key) {
+                *count -= 1;
+            }
+        });
+    }
 }
 
 impl Wire {
@@ -33,6 +79,7 @@ impl Wire {
         Self {
             client,
             front: Arc::default(),
+            traffic: Arc::default(),
         }
     }
 
@@ -55,6 +102,22 @@ impl Wire {
     /// What was asked by the clients of this way.
     pub fn requests(&self) -> &RequestLog {
         &self.front.log
+    }
+
+    /// How many watches of a user are open.
+    pub fn watches(&self, user: &str) -> usize {
+        let mut open = 0;
+        self.traffic
+            .count(|counts| open = counts.get(&(user.to_owned(), true)).copied().unwrap_or_default());
+        open
+    }
+
+    /// Whether the API server owes anybody an answer; watches apart.
+    pub fn is_asked(&self) -> bool {
+        let mut asked = false;
+        self.traffic
+            .count(|counts| asked = counts.iter().any(|((_, is_watch), count)| !is_watch && *count > 0));
+        asked
     }
 
     async fn serve(&self, user: &str, groups: &[String], mut request: Request<Body>) -> Response<Body> {
@@ -94,7 +157,12 @@ impl Wire {
         *request.method_mut() = incoming.parts.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = incoming.parts.headers.clone();
-        self.forward(request).await
+        let under_way = UnderWay::new(&self.traffic, incoming);
+        let response = self.forward(request).await;
+        if under_way.is_watch {
+            return response.map(|body| kept_with(body, under_way));
+        }
+        response
     }
 
     /// Where the state of so many revisions ago is listed.
@@ -141,6 +209,15 @@ async fn buffered(request: Request<Body>) -> Result<Request<kube::client::Body>,
     let (parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     Ok(Request::from_parts(parts, kube::client::Body::from(body)))
+}
+
+/// The body, and something that is kept for as long as it is read.
+fn kept_with<T: Send + 'static>(body: Body, kept: T) -> Body {
+    let chunks = stream::unfold((body.into_data_stream(), kept), |(mut chunks, kept)| async move {
+        let chunk = chunks.next().await?;
+        Some((chunk, (chunks, kept)))
+    });
+    Body::from_stream(chunks)
 }
 
 /// The body up to the end of so many lines.

@@ -36,6 +36,9 @@ pub struct Site {
     pub port: u16,
     /// The network namespace to run in; none for that of the caller.
     pub netns: Option<String>,
+    /// What is there before the controllers start, if anything: a file or a folder. Kinds, say, of which the garbage
+    /// collector would otherwise hear half a minute late.
+    pub known: Option<PathBuf>,
     /// Whether nodes are given up within seconds, as tests that cannot wait for minutes ask.
     pub hasty: bool,
 }
@@ -82,6 +85,9 @@ impl ControlPlane {
     /// Starts one, and waits until the API server is ready.
     pub fn start(site: Site) -> anyhow::Result<Self> {
         let mut started = Self::start_alone(site)?;
+        if let Some(known) = started.site.known.clone() {
+            started.kubectl(&["apply", "--server-side", "-f", &known.display().to_string()])?;
+        }
         started.others = vec![started.controllers()?, started.scheduler()?];
         Ok(started)
     }
@@ -199,9 +205,7 @@ impl ControlPlane {
             .arg(format!("--root-ca-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-cert-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-key-file={}", self.file("ca.key")))
-            .args(["--use-service-account-credentials=true", "--secure-port=0"])
-            // As for a large cluster: nobody here should wait for the controllers' own limits.
-            .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
+            .args(["--use-service-account-credentials=true", "--secure-port=0"]);
         if self.site.hasty {
             command.args(["--node-monitor-grace-period=6s", "--node-monitor-period=1s"]);
         } else {
@@ -219,7 +223,10 @@ impl ControlPlane {
 
     fn component(&self, name: &str) -> Command {
         let mut command = self.site.command(&self.site.kubernetes);
-        command.arg(name).arg("--leader-elect=false");
+        command
+            .arg(name)
+            // As for a large cluster: nobody here should wait for the controllers' own limits.
+            .args(["--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000"]);
         for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
             command.arg(format!("--{flag}={}", self.admin.display()));
         }

@@ -57,6 +57,7 @@ impl Hosts {
             address: CLOUD.address,
             port: 6443,
             netns: Some(CLOUD.name.to_owned()),
+            known: None,
             hasty: false,
         })?;
         let name_server = serve_names(&plane, programs, folder)?;

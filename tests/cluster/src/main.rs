@@ -282,7 +282,8 @@ fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
         let begun = Instant::now();
         let status = Command::new(program)
             .args(&arguments.filter)
-            .arg(format!("--test-threads={}", arguments.planes))
+            // Those that live many lives have several planes at once, and the others wait for theirs.
+            .arg(format!("--test-threads={}", 2 * arguments.planes))
             // Those that run nowhere else are ignored elsewhere.
             .arg("--include-ignored")
             .env("SKERRY_CONTROL_PLANES", &list)
@@ -320,6 +321,7 @@ fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -> an
         address: Ipv4Addr::LOCALHOST,
         port: 9_000,
         netns: None,
+        known: None,
         hasty: false,
     })?;
     let plane = Arc::new(Mutex::new(plane));
@@ -340,6 +342,7 @@ fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<
             address: Ipv4Addr::LOCALHOST,
             port: 10_000 + 10 * index,
             netns: None,
+            known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
         })
     };

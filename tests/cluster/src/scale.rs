@@ -50,6 +50,7 @@ impl Scale {
             address: Ipv4Addr::LOCALHOST,
             port: 9_100,
             netns: None,
+            known: None,
             hasty: false,
         })?;
         let status = Command::new(skerry)

@@ -1,6 +1,11 @@
 //! Faults: whatever request fails, whenever the manager is killed, the end is that of a run in which nothing failed.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::future::LocalBoxFuture;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -10,7 +15,7 @@ use rstest::rstest;
 use serde_json::{Map, Value, json};
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Model};
 use skerry_sandbox::api::{Fault, FaultHandle, Match, Verb};
-use skerry_tests::{NAMESPACE, World, world::MANAGER};
+use skerry_tests::{NAMESPACE, World, cluster::side_by_side, world::MANAGER};
 
 use crate::{CLOUD, EDGE, JOB, SERVICE, Service, edited, find_pod, image, name, pod, serving};
 
@@ -89,6 +94,15 @@ async fn live(manifest: &str, life: Life, faults: impl FnOnce(&World)) -> Lived 
     live_in(&world, life, faults).await
 }
 
+/// What comes of a life in which nothing fails; lived once, for all tests that compare.
+async fn undisturbed(manifest: &str, life: Life) -> Arc<Lived> {
+    static LIVED: Mutex<BTreeMap<usize, Arc<tokio::sync::OnceCell<Arc<Lived>>>>> = Mutex::new(BTreeMap::new());
+    let cell = LIVED.lock().unwrap().entry(life as usize).or_default().clone();
+    cell.get_or_init(async || Arc::new(live(manifest, life, |_| {}).await))
+        .await
+        .clone()
+}
+
 /// Lives a life in a world in which everything is there but the manager.
 pub(crate) async fn live_in(world: &World, life: Life, faults: impl FnOnce(&World)) -> Lived {
     faults(world);
@@ -96,7 +110,7 @@ pub(crate) async fn live_in(world: &World, life: Life, faults: impl FnOnce(&Worl
     world.start_manager();
     world.settle().await;
     life(world).await;
-    world.pass(Duration::from_secs(120)).await;
+    world.rest().await;
     world.api.faults().clear();
     let writes = world.writes_since(mark).len().try_into().unwrap();
     // And it stays there.
@@ -150,25 +164,27 @@ async fn a_manager_killed_between_any_two_writes_leaves_nothing_undone_and_nothi
     #[case] manifest: &str,
     #[case] life: Life,
 ) {
-    kill_after_each_write(async |faults| live(manifest, life, faults).await).await;
+    let expected = undisturbed(manifest, life).await;
+    kill_after_each_write(&expected, async |faults| live(manifest, life, faults).await).await;
 }
 
 /// Lives a life once undisturbed, and once for each write with the manager killed after it.
-pub(crate) async fn kill_after_each_write(live: impl AsyncFn(&mut dyn FnMut(&World)) -> Lived) {
-    let expected = live(&mut |_| {}).await;
-    let mut killed = 0;
-    for write in 1..=expected.writes {
-        let mut crash: Option<FaultHandle> = None;
-        let found = live(&mut |world| {
+pub(crate) async fn kill_after_each_write(expected: &Lived, live: impl AsyncFn(&dyn Fn(&World)) -> Lived) {
+    let killed = side_by_side(1..=expected.writes, async |write| {
+        let crash: OnceCell<FaultHandle> = OnceCell::new();
+        let found = live(&|world| {
             let here = Match::writes().user(MANAGER).except("events").nth(write);
             let fault = world.api.faults().inject(here, Fault::Crash { applied: true });
             world.kill_manager_at(fault.clone());
-            crash = Some(fault);
+            let _ = crash.set(fault);
         })
         .await;
-        killed += crash.map_or(0, |crash| crash.hits());
-        assert_same(&found, &expected, &format!("killed after write {write}"));
-    }
+        assert_same(&found, expected, &format!("killed after write {write}"));
+        crash.get().map_or(0, FaultHandle::hits)
+    })
+    .await
+    .into_iter()
+    .sum::<u64>();
     assert!(killed > 5, "only {killed} writes came");
     // A run may tell in one write of a status what another tells in two.
     assert!(
@@ -181,8 +197,8 @@ pub(crate) async fn kill_after_each_write(live: impl AsyncFn(&mut dyn FnMut(&Wor
 /// A write that was not carried out when the manager was killed is made by the next one, and only once.
 #[tokio::test(start_paused = true)]
 async fn a_manager_killed_before_a_write_makes_it_later() {
-    let expected = live(JOB, life_of_a_job, |_| {}).await;
-    for write in (1..=expected.writes).step_by(5) {
+    let expected = undisturbed(JOB, life_of_a_job).await;
+    side_by_side((1..=expected.writes).step_by(5), async |write| {
         let found = live(JOB, life_of_a_job, |world| {
             let here = Match::writes().user(MANAGER).except("events").nth(write);
             let fault = world.api.faults().inject(here, Fault::Crash { applied: false });
@@ -190,7 +206,8 @@ async fn a_manager_killed_before_a_write_makes_it_later() {
         })
         .await;
         assert_same(&found, &expected, &format!("killed before write {write}"));
-    }
+    })
+    .await;
 }
 
 /// The faults that a request may meet.
@@ -216,7 +233,7 @@ async fn every_second_write_may_fail(#[case] failure: Fault) {
         (JOB, life_of_a_job),
         (JOB, end_of_a_job),
     ] {
-        let expected = live(manifest, life, |_| {}).await;
+        let expected = undisturbed(manifest, life).await;
         let found = live(manifest, life, |world| {
             for number in (1..200).step_by(2) {
                 let here = Match::writes().user(MANAGER).nth(number);
@@ -233,7 +250,7 @@ async fn every_second_write_may_fail(#[case] failure: Fault) {
 #[tokio::test(start_paused = true)]
 async fn any_mixture_of_faults_is_survived(#[values(1, 2, 3, 4)] seed: u64) {
     for (manifest, life) in [(SERVICE, life_of_a_service as Life), (JOB, life_of_a_job)] {
-        let expected = live(manifest, life, |_| {}).await;
+        let expected = undisturbed(manifest, life).await;
         let found = live(manifest, life, |world| {
             // What fails again and again is tried again later and later.
             world.patience.set(Duration::from_secs(600));

@@ -127,7 +127,7 @@ async fn a_changed_trainer_is_replaced_alone() {
     // A container that is told to end may well end with 0, its work undone: that is no success.
     world.kubelet.set_timing(Timing {
         stop_code: 0,
-        ..Timing::default()
+        ..world.kubelet.timing()
     });
     world
         .apply(&edited(JOB, "example/trainer-1:v1", "example/trainer-1:v2"))

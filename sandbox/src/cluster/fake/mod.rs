@@ -88,6 +88,11 @@ impl FakeKubelet {
         self.direct(|script| script.beat = Some(period));
     }
 
+    /// How long things take.
+    pub fn timing(&self) -> Timing {
+        self.shared.read(|script| script.timing.clone())
+    }
+
     /// Ends a pod's containers once, now or when they run.
     pub fn exit(&self, namespace: &str, pod: &str, code: i32) {
         self.direct(|script| {
@@ -230,11 +235,13 @@ impl Kubelets {
             (
                 script.behaviour(pod),
                 script.timing.clone(),
-                script.evictions.remove(&id),
+                script.evictions.get(&id).cloned(),
             )
         });
         if let Some(message) = eviction {
-            return self.report(pod, &evicted(pod, &message, place, &now)).await;
+            self.report(pod, &evicted(pod, &message, place, &now)).await?;
+            self.shared.read(|script| script.evictions.remove(&id));
+            return Ok(());
         }
         match act(pod, &behaviour, &timing, place, &now) {
             Act::Wait(again) => {
@@ -244,10 +251,11 @@ impl Kubelets {
                 Ok(())
             }
             Act::Report(status) => {
+                self.report(pod, &status).await?;
                 if ended(&status) {
                     self.shared.read(|script| script.exits.remove(&id));
                 }
-                self.report(pod, &status).await
+                Ok(())
             }
             Act::Remove(status) => {
                 self.report(pod, &status).await?;

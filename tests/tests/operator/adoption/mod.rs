@@ -50,12 +50,7 @@ async fn sednas() -> World {
 
 /// A cluster with Sedna's definitions.
 async fn with_definitions() -> World {
-    let world = World::without_crds().await;
-    for crd in definitions() {
-        let crds: Api<CustomResourceDefinition> = Api::all(world.api.admin());
-        crds.create(&PostParams::default(), &crd).await.unwrap();
-    }
-    world
+    World::with_definitions(&definitions()).await
 }
 
 fn definitions() -> Vec<CustomResourceDefinition> {
