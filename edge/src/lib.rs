@@ -11,6 +11,7 @@
 //! | [`hash`] | by what both ends compare it | none |
 //! | [`report`] | what a node says about a resource | none |
 //! | [`position`] | where a node's store stands, and which manager it may still listen to | none |
+//! | [`identity`] | who is who: certificates, join tokens | none |
 //! | [`message`] | the frames, one enum per direction, and their JSON | none |
 //! | [`digest`] | how both ends find what differs between two sets | none |
 //! | [`cloud`] | the manager's end of a session | none |
@@ -22,6 +23,7 @@
 pub mod cloud;
 pub mod digest;
 pub mod hash;
+pub mod identity;
 pub mod limits;
 pub mod link;
 pub mod message;
