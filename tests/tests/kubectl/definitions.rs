@@ -98,6 +98,11 @@ async fn custom_resources_are_explained_listed_and_changed() {
         strategic.contains("application/strategic-merge-patch+json is not supported by sedna.io/v1alpha1"),
         "{strategic}"
     );
+    let unscaled = cluster.fails(&["scale", "ji", "helmet", "--replicas=2"]).await;
+    assert_eq!(
+        unscaled,
+        "Error from server (NotFound): jointinferenceservices.sedna.io \"helmet\" not found\n"
+    );
     let status = r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
     cluster
         .ok(&[
