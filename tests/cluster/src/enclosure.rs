@@ -188,8 +188,8 @@ fn janitor(group: &str) -> anyhow::Result<ExitCode> {
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     for hierarchy in hierarchies()? {
         let folder = hierarchy.mounted.join(group);
-        // Its last processes are on their way out.
-        until(Duration::from_secs(30), || Ok(remove(&folder).ok()))
+        // Its last processes are on their way out, which takes its time where all processors are busy.
+        until(Duration::from_secs(300), || Ok(remove(&folder).ok()))
             .with_context(|| format!("removing {}", folder.display()))?;
     }
     Ok(ExitCode::SUCCESS)
