@@ -53,6 +53,8 @@ pub struct Plane {
     pub etcd: String,
     /// The socket of its control, which takes it down and up again.
     pub control: PathBuf,
+    /// The user as whom managers speak: one who has the chart's role, and nothing more.
+    pub manager: Option<String>,
     /// The definitions that were made known here last, by name: their specs, and the generations that these got.
     #[serde(skip)]
     defined: Arc<Mutex<BTreeMap<String, (Value, i64)>>>,
@@ -195,6 +197,13 @@ impl Borrowed {
     /// A client that speaks as `user`, who may do everything.
     pub fn client_as(&self, user: &str) -> Client {
         self.wire.client_as(user, &["system:masters"])
+    }
+
+    /// A client that speaks as the manager does that the chart installs. Faults and the log know it as `name`.
+    pub fn manager(&self, name: &str) -> Client {
+        let manager = self.plane.manager.as_deref().expect("the plane knows the chart's role");
+        self.wire
+            .client_named(name, manager, &["system:serviceaccounts", "system:authenticated"])
     }
 
     /// Resolves when nothing more is to come: nothing changes, nobody here or there is at work. Counted in round trips

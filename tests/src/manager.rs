@@ -95,7 +95,7 @@ impl Manager {
         held.clear();
         let clock = api.clock();
         let parts = Parts {
-            client: api.client_as(user),
+            client: api.manager(user),
             namespace: None,
             settings: Settings::default(),
             leader,
@@ -121,7 +121,7 @@ impl Manager {
             name: LEASE.to_owned(),
             claimant: user.to_owned(),
         };
-        let (client, troubles) = (api.client_as(user), watch::Sender::new(None));
+        let (client, troubles) = (api.manager(user), watch::Sender::new(None));
         manager
             .tasks
             .spawn(async move { lease::hold(client, claim, epochs, troubles, CancellationToken::new()).await });

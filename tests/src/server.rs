@@ -87,6 +87,14 @@ impl Server {
         }
     }
 
+    /// A client that speaks as a manager, known as `name`. On a real control plane it may do what the chart's role allows.
+    pub fn manager(&self, name: &str) -> Client {
+        match self {
+            Self::Sandbox(server) => server.client_as(name),
+            Self::Cluster(borrowed) => borrowed.manager(name),
+        }
+    }
+
     /// A client whose requests are nobody's.
     pub fn admin(&self) -> Client {
         match self {

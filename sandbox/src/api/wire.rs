@@ -85,11 +85,18 @@ impl Wire {
 
     /// A client that speaks as `user`, a member of `groups`.
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        let (wire, user) = (self.clone(), user.to_owned());
-        let groups: Vec<_> = groups.iter().map(|&group| group.to_owned()).collect();
+        self.client_named(user, user, groups)
+    }
+
+    /// A client that speaks as `user`, a member of `groups`, and that faults and the log know by a name of its own.
+    pub fn client_named(&self, name: &str, user: &str, groups: &[&str]) -> kube::Client {
+        let (wire, name) = (self.clone(), name.to_owned());
+        let who = std::iter::once(("impersonate-user", user));
+        let who = who.chain(groups.iter().map(|&group| ("impersonate-group", group)));
+        let who: Vec<_> = who.map(|(header, value)| (header, value.to_owned())).collect();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-            let (wire, user, groups) = (wire.clone(), user.clone(), groups.clone());
-            async move { Ok::<_, Infallible>(wire.serve(&user, &groups, request.map(Body::new)).await) }
+            let (wire, name, who) = (wire.clone(), name.clone(), who.clone());
+            async move { Ok::<_, Infallible>(wire.serve(&name, &who, request.map(Body::new)).await) }
         });
         kube::Client::new(service, "default")
     }
@@ -120,13 +127,10 @@ impl Wire {
         asked
     }
 
-    async fn serve(&self, user: &str, groups: &[String], mut request: Request<Body>) -> Response<Body> {
-        let text = |text: &str| HeaderValue::from_str(text).ok();
-        for (name, value) in std::iter::once(("impersonate-user", user))
-            .chain(groups.iter().map(|group| ("impersonate-group", group.as_str())))
-        {
-            if let Some(value) = text(value) {
-                request.headers_mut().append(name, value);
+    async fn serve(&self, user: &str, who: &[(&'static str, String)], mut request: Request<Body>) -> Response<Body> {
+        for (header, value) in who {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                request.headers_mut().append(*header, value);
             }
         }
         match read(user, request).await {

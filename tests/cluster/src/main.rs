@@ -81,6 +81,8 @@ enum Tier {
 #[derive(Serialize, Deserialize)]
 struct Built {
     kubernetes: PathBuf,
+    /// What the chart lets the manager do, as Helm renders it for the scenarios' namespace.
+    role: String,
     scenarios: Vec<PathBuf>,
     hosts: Option<Equipment>,
     contract: Option<PathBuf>,
@@ -175,6 +177,11 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         kubernetes: match kubernetes {
             Version::WithNodes => workshop.kubernetes()?,
             Version::Newest => workshop.newest()?,
+        },
+        role: if scenarios.is_empty() {
+            String::new()
+        } else {
+            role(&workshop)?
         },
         scenarios: test_programs(&scenarios)?,
         hosts: hosts.then(|| Equipment::gather(&workshop)).transpose()?,
@@ -276,6 +283,13 @@ fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
     symlink(&built.kubernetes, programs.join("kubectl"))?;
     let path = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths(std::iter::once(programs).chain(env::split_paths(&path)))?;
+    let role = Path::new(FOLDER).join("role.yaml");
+    fs::write(&role, &built.role)?;
+    for plane in &planes {
+        let plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
+        plane.kubectl(&["create", "namespace", NAMESPACE])?;
+        plane.kubectl(&["apply", "-f", &role.display().to_string()])?;
+    }
     let list = lend("scenarios", &planes)?;
     let mut good = true;
     for program in &built.scenarios {
@@ -299,6 +313,24 @@ fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
     Ok(good)
 }
 
+/// The namespace of the scenarios, and the account that the chart binds the manager's role to.
+const NAMESPACE: &str = "scenario";
+const ACCOUNT: &str = "skerry-globalmanager";
+
+/// The role of the manager and its binding, from the chart.
+fn role(workshop: &Workshop) -> anyhow::Result<String> {
+    let mut helm = Command::new(workshop.helm()?);
+    helm.args(["template", "skerry", "--kube-version", KUBERNETES])
+        .arg(skerry_dist::root().join("charts/skerry"));
+    helm.args([
+        "--namespace",
+        NAMESPACE,
+        "--show-only",
+        "templates/globalmanager/rbac.yaml",
+    ]);
+    output(&mut helm)
+}
+
 /// The file that tells test programs of control planes and of their controls.
 fn lend(name: &str, planes: &[Arc<Mutex<ControlPlane>>]) -> anyhow::Result<PathBuf> {
     let mut entries = Vec::new();
@@ -306,7 +338,10 @@ fn lend(name: &str, planes: &[Arc<Mutex<ControlPlane>>]) -> anyhow::Result<PathB
         let socket = Path::new(FOLDER).join(format!("{name}-{index}.control"));
         control::serve(plane.clone(), &socket)?;
         let plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.push(json!({"kubeconfig": plane.access().admin, "etcd": plane.etcd(), "control": socket}));
+        entries.push(
+            json!({"kubeconfig": plane.access().admin, "etcd": plane.etcd(), "control": socket,
+            "manager": format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}")}),
+        );
     }
     let list = Path::new(FOLDER).join(format!("{name}.json"));
     fs::write(&list, serde_json::to_vec(&entries)?)?;
