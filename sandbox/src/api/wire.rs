@@ -32,7 +32,8 @@ pub struct Wire {
     traffic: Arc<Traffic>,
 }
 
-/// What is under way at the API server: of each user, watches that are open, and other requests that are unanswered.
+/// What is under way at the API server: of each user, watches that are open, and other requests that are unanswered. Signs
+/// of life, which never end, are left out.
 #[derive(Default)]
 struct Traffic(Mutex<BTreeMap<(String, bool), usize>>);
 
@@ -161,12 +162,13 @@ impl Wire {
         *request.method_mut() = incoming.parts.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = incoming.parts.headers.clone();
-        let under_way = UnderWay::new(&self.traffic, incoming);
+        let is_sign_of_life = ["leases", "nodes"].contains(&incoming.request.resource.as_str());
+        let under_way = (!is_sign_of_life).then(|| UnderWay::new(&self.traffic, incoming));
         let response = self.forward(request).await;
-        if under_way.is_watch {
-            return response.map(|body| kept_with(body, under_way));
+        match under_way {
+            Some(watch) if watch.is_watch => response.map(|body| kept_with(body, watch)),
+            _ => response,
         }
-        response
     }
 
     /// Where the state of so many revisions ago is listed.
