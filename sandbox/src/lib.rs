@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod cluster;
+mod go;
 pub mod schema;
 pub mod surface;
 

@@ -398,7 +398,7 @@ fn title(entry: &LogEntry) -> String {
 
 /// The kinds that the manager looks after. Reading a definition takes longer than most scenarios do, and nobody here asks
 /// for the others.
-const KINDS: [&str; 4] = ["Dataset", "FederatedLearningJob", "JointInferenceService", "Model"];
+pub const KINDS: [&str; 4] = ["Dataset", "FederatedLearningJob", "JointInferenceService", "Model"];
 
 /// Our CRDs of these kinds.
 fn definitions(kinds: &[&str]) -> Vec<CustomResourceDefinition> {

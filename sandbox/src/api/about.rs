@@ -28,8 +28,12 @@ impl ApiServer {
                     .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
                 response
             }
-            Page::Text(text) => Response::new(Body::from(text)),
-            Page::NotAcceptable => respond::error(&ApiError::not_acceptable()),
+            Page::Text(text) => respond::text(text),
+            Page::Nothing(code) => {
+                let mut nothing = Response::new(Body::empty());
+                *nothing.status_mut() = code;
+                nothing
+            }
             Page::NoSuchVersion => respond::error(&ApiError::no_such_resource()),
             Page::NotFound => respond::page_not_found(),
         }
@@ -40,7 +44,8 @@ enum Page {
     Json(Value),
     Typed(Value, &'static str),
     Text(&'static str),
-    NotAcceptable,
+    /// A refusal without a word.
+    Nothing(StatusCode),
     NoSuchVersion,
     NotFound,
 }
@@ -65,7 +70,9 @@ fn page(registry: &Registry, path: &str, headers: &HeaderMap, address: &str) -> 
         ["api"] if aggregated => Page::Typed(discovery().aggregated(true), AGGREGATED),
         ["apis"] if aggregated => Page::Typed(discovery().aggregated(false), AGGREGATED),
         ["api"] => Page::Json(discovery().core_versions(address)),
-        ["api", version] => found(discovery().resources("", version)),
+        ["api", version] => discovery()
+            .resources("", version)
+            .map_or(Page::NoSuchVersion, Page::Json),
         ["apis"] => Page::Json(discovery().groups()),
         ["apis", group] => found(discovery().group(group)),
         ["apis", group, version] => match discovery().resources(group, version) {
@@ -76,10 +83,13 @@ fn page(registry: &Registry, path: &str, headers: &HeaderMap, address: &str) -> 
         ["version"] => Page::Json(surface::version()),
         ["healthz" | "livez" | "readyz", ..] => Page::Text("ok"),
         // Types in a compact binary form are not on offer; clients go on without.
-        ["openapi", ..] if !accepted.iter().any(|kind| is_json(kind)) => Page::NotAcceptable,
+        ["openapi", ..] if !accepted.iter().any(|kind| is_json(kind)) => Page::Nothing(StatusCode::NOT_ACCEPTABLE),
         ["openapi", "v2"] => Page::Json(openapi::v2(served())),
         ["openapi", "v3"] => Page::Json(openapi::v3_index(served())),
-        ["openapi", "v3", ref place @ ..] => found(openapi::v3_document(&place.join("/"), served())),
+        ["openapi", "v3", ref place @ ..] => {
+            let document = openapi::v3_document(&place.join("/"), served());
+            document.map_or(Page::Nothing(StatusCode::NOT_FOUND), Page::Json)
+        }
         _ => Page::NotFound,
     }
 }

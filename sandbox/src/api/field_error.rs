@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::go;
+
 /// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
@@ -147,7 +149,10 @@ impl FieldError {
         let mut body = self.kind.words().to_owned();
         if let Some(value) = &self.value {
             body.push_str(": ");
-            body.push_str(&value.to_string());
+            match value {
+                Value::String(text) => body.push_str(&go::quoted(text)),
+                other => body.push_str(&other.to_string()),
+            }
         }
         if !self.detail.is_empty() {
             body.push_str(": ");

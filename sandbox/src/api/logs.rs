@@ -11,6 +11,7 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use serde_json::Value;
 
 use super::{
+    field_error::FieldError,
     object::meta,
     options::Query,
     status::{ApiError, GroupResource},
@@ -58,7 +59,27 @@ impl LogSources {
     }
 
     /// Opens the log of a pod's container.
-    pub(super) async fn open(&self, pod: &Value, query: &Query) -> Result<LogStream, ApiError> {
+    /// `None`: it is on no node yet, and has said nothing.
+    pub(super) async fn open(&self, pod: &Value, query: &Query) -> Result<Option<LogStream>, ApiError> {
+        let number = |field: &str| match query.number(field)? {
+            Some(number) if number < i64::from(field != "tailLines") => {
+                let what = GroupResource {
+                    group: String::new(),
+                    resource: "PodLogOptions".into(),
+                };
+                let why = if field == "tailLines" {
+                    "must be greater than or equal to 0"
+                } else {
+                    "must be greater than 0"
+                };
+                Err(ApiError::invalid(
+                    &what,
+                    meta(pod, "name"),
+                    &[FieldError::invalid(field, number, why)],
+                ))
+            }
+            number => Ok(number.and_then(|number| u64::try_from(number).ok())),
+        };
         let request = LogRequest {
             namespace: meta(pod, "namespace").to_owned(),
             pod: meta(pod, "name").to_owned(),
@@ -66,19 +87,16 @@ impl LogSources {
             follow: query.flag("follow"),
             previous: query.flag("previous"),
             timestamps: query.flag("timestamps"),
-            tail_lines: query.number("tailLines"),
-            since_seconds: query.number("sinceSeconds"),
-            limit_bytes: query.number("limitBytes"),
+            tail_lines: number("tailLines")?,
+            since_seconds: number("sinceSeconds")?,
+            limit_bytes: number("limitBytes")?,
         };
         let node = pod
             .pointer("/spec/nodeName")
             .and_then(Value::as_str)
             .unwrap_or_default();
         if node.is_empty() {
-            return Err(ApiError::bad_request(format!(
-                "pod {} does not have a host assigned",
-                request.pod
-            )));
+            return Ok(None);
         }
         let source = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned();
         let Some(source) = source else {
@@ -89,7 +107,7 @@ impl LogSources {
             };
             return Err(ApiError::not_found(&pods, node));
         };
-        source(request).await.map_err(ApiError::bad_request)
+        source(request).await.map(Some).map_err(ApiError::bad_request)
     }
 }
 

@@ -60,8 +60,12 @@ impl Query {
         found.is_some_and(|(_, value)| !matches!(value.to_lowercase().as_str(), "false" | "0"))
     }
 
-    pub(super) fn number(&self, key: &str) -> Option<u64> {
-        self.get(key)?.parse().ok()
+    pub(super) fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
+        let Some(text) = self.get(key) else { return Ok(None) };
+        let number = text.parse();
+        number
+            .map(Some)
+            .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
     }
 
     /// `kind` is that of the options, which errors name.
@@ -78,11 +82,15 @@ impl Query {
 }
 
 fn invalid_option(kind: &str, error: FieldError) -> ApiError {
+    invalid_options(kind, &[error])
+}
+
+fn invalid_options(kind: &str, errors: &[FieldError]) -> ApiError {
     let kind = GroupResource {
         group: "meta.k8s.io".into(),
         resource: kind.into(),
     };
-    ApiError::invalid(&kind, "", &[error])
+    ApiError::invalid(&kind, "", errors)
 }
 
 /// Options of get, list, watch and deletecollection.
@@ -101,7 +109,7 @@ pub(super) struct ListOptions {
 }
 
 impl ListOptions {
-    pub(super) fn parse(query: &Query, watching: bool) -> Result<Self, ApiError> {
+    pub(super) fn parse(query: &Query, verb: Verb) -> Result<Self, ApiError> {
         let refused = |error| invalid_option("ListOptions", error);
         let labels =
             LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(ApiError::bad_request)?;
@@ -112,10 +120,10 @@ impl ListOptions {
             Some(text) => Some(text.parse().map_err(|_| {
                 let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
                 let error = FieldError::invalid("resourceVersion", text, why);
-                if watching {
-                    return ApiError::unknown(error.to_string());
+                if verb == Verb::List {
+                    return ApiError::bad_request(format!("invalid resource version: {error}"));
                 }
-                ApiError::bad_request(format!("invalid resource version: {error}"))
+                ApiError::unknown(error.to_string())
             })?),
         };
         let matching = match query.get("resourceVersionMatch") {
@@ -138,17 +146,21 @@ impl ListOptions {
             labels,
             fields,
             limit: query
-                .number("limit")
+                .number("limit")?
                 .and_then(|limit| usize::try_from(limit).ok())
                 .filter(|limit| *limit > 0),
             token: query.get("continue").map(str::to_owned),
             revision,
             matching,
             bookmarks: query.flag("allowWatchBookmarks"),
-            timeout_seconds: query.number("timeoutSeconds"),
+            timeout_seconds: query
+                .number("timeoutSeconds")?
+                .and_then(|seconds| u64::try_from(seconds).ok()),
             initial_events,
         };
-        options.check(watching)?;
+        if verb != Verb::Get {
+            options.check(verb == Verb::Watch)?;
+        }
         Ok(options)
     }
 
@@ -158,10 +170,12 @@ impl ListOptions {
         let field = "resourceVersionMatch";
         if watching {
             if self.initial_events.is_some() && self.matching != Some(RevisionMatch::NotOlderThan) {
-                return forbidden(
-                    field,
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                );
+                let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+                let mut errors = vec![FieldError::forbidden(field, why)];
+                if self.matching == Some(RevisionMatch::Exact) {
+                    errors.push(FieldError::not_supported(field, "Exact", &["NotOlderThan"]));
+                }
+                return Err(invalid_options("ListOptions", &errors));
             }
             if self.initial_events.is_none() && self.matching.is_some() {
                 let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
@@ -242,6 +256,11 @@ impl WriteOptions {
         if named.is_some_and(|named| named.len() > MANAGER_LIMIT) {
             return refused(FieldError::too_long("fieldManager", MANAGER_LIMIT));
         }
+        let unprintable = |(_, letter): &(usize, char)| letter.is_control();
+        if let Some((at, letter)) = named.and_then(|named| named.char_indices().find(unprintable)) {
+            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
+            return refused(FieldError::invalid("fieldManager", named.unwrap_or_default(), why));
+        }
         let manager = named.unwrap_or(default).to_owned();
         Ok(Self {
             dry_run: query.dry_run(kind)?,
@@ -272,7 +291,7 @@ impl DeleteOptions {
         };
         let mut policy = query.get("propagationPolicy").map(str::to_owned);
         let mut orphan = query.get("orphanDependents").map(|text| text == "true");
-        options.grace_seconds = query.get("gracePeriodSeconds").and_then(|text| text.parse().ok());
+        options.grace_seconds = query.number("gracePeriodSeconds")?;
         if let Some(body) = body {
             let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
             let preconditions = body.get("preconditions");
@@ -284,8 +303,22 @@ impl DeleteOptions {
                 .or(options.grace_seconds);
             policy = text(body.get("propagationPolicy")).or(policy);
             orphan = body.get("orphanDependents").and_then(Value::as_bool).or(orphan);
-            let dry_run = body.get("dryRun").and_then(Value::as_array);
-            options.dry_run |= dry_run.is_some_and(|stages| stages.iter().any(|stage| stage == "All"));
+            if let Some(stages) = body
+                .get("dryRun")
+                .and_then(Value::as_array)
+                .filter(|stages| !stages.is_empty())
+            {
+                if stages.iter().any(|stage| stage != "All") {
+                    let error = FieldError::not_supported("dryRun", Value::from(stages.clone()), &["All"]);
+                    return Err(invalid_option("DeleteOptions", error));
+                }
+                options.dry_run = true;
+            }
+        }
+        if let (Some(policy), Some(_)) = (&policy, orphan) {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            let error = FieldError::invalid("propagationPolicy", policy.as_str(), why);
+            return Err(invalid_option("DeleteOptions", error));
         }
         options.propagation = match (policy.as_deref(), orphan) {
             (Some("Background"), _) | (None, Some(false)) => Some(Propagation::Background),

@@ -54,7 +54,15 @@ impl Inner {
 }
 
 fn read(state: &State, call: &Call<'_>, incoming: &Incoming, fault: Option<&Fault>) -> Result<Reply, ApiError> {
-    let options = ListOptions::parse(&incoming.query, false)?;
+    let options = ListOptions::parse(&incoming.query, call.request.verb)?;
+    if call.request.verb == Verb::List
+        && options.token.is_some()
+        && options.revision.is_some_and(|revision| revision > 0)
+    {
+        return Err(ApiError::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
+    }
     let revisions = match fault {
         Some(Fault::Stale { revisions }) => Some(*revisions),
         _ => None,
@@ -106,13 +114,22 @@ fn write(state: &mut State, call: &Call<'_>, incoming: &Incoming) -> Result<Repl
         }
         (Verb::Patch, subresource) => {
             let kind = PatchKind::of(incoming.media_type()).ok_or_else(ApiError::unknown_patch)?;
+            let options = options()?;
+            if kind != PatchKind::Apply {
+                // The patch is read only once there is something to lay it over.
+                state.existing(call)?;
+            }
             match subresource {
-                "scale" => state.patch_scale(call, kind, incoming.object()?, &options()?),
-                _ => state.patch(call, kind, incoming.object()?, &options()?),
+                "scale" => state.patch_scale(call, kind, incoming.object()?, &options),
+                _ => state.patch(call, kind, incoming.object()?, &options),
             }
         }
         (Verb::Delete, _) => state.delete(call, &delete_options(incoming)?),
-        _ => state.delete_collection(call, &ListOptions::parse(query, false)?, &delete_options(incoming)?),
+        _ => state.delete_collection(
+            call,
+            &ListOptions::parse(query, Verb::List)?,
+            &delete_options(incoming)?,
+        ),
     }
 }
 
@@ -120,7 +137,7 @@ fn delete_options(incoming: &Incoming) -> Result<DeleteOptions, ApiError> {
     let body: Option<Value> = if incoming.body.is_empty() {
         None
     } else {
-        Some(incoming.object()?)
+        Some(incoming.options()?)
     };
     DeleteOptions::parse(&incoming.query, body.as_ref())
 }

@@ -96,6 +96,11 @@ pub(super) fn route(method: &Method, path: &str, watching: bool) -> Route {
         ["apis", group, version, rest @ ..] => (*group, *version, rest),
         _ => return Route::Other,
     };
+    // An old way to say that something is to be watched.
+    let (watching, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+        _ => (watching, rest),
+    };
     let (namespace, rest) = match rest {
         // `namespaces/x`, `namespaces/x/status` and `namespaces/x/finalize` are about the namespace itself.
         ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", rest),
@@ -112,9 +117,10 @@ pub(super) fn route(method: &Method, path: &str, watching: bool) -> Route {
         return Route::NotAllowed;
     }
     let verb = match (method, name.is_empty()) {
-        (&Method::GET | &Method::HEAD, true) if watching => Verb::Watch,
-        (&Method::GET | &Method::HEAD, true) => Verb::List,
-        (&Method::GET | &Method::HEAD, false) => Verb::Get,
+        (&Method::HEAD, _) | (&Method::PUT | &Method::PATCH, true) => return Route::NotAllowed,
+        (&Method::GET, true) if watching => Verb::Watch,
+        (&Method::GET, true) => Verb::List,
+        (&Method::GET, false) => Verb::Get,
         (&Method::POST, _) => Verb::Create,
         (&Method::PUT, _) => Verb::Update,
         (&Method::PATCH, _) => Verb::Patch,
@@ -177,6 +183,9 @@ mod tests {
             (Method::GET, "/api", "other"),
             (Method::GET, "/version", "other"),
             (Method::POST, "/api/v1/nodes/n", "not allowed"),
+            (Method::PUT, "/api/v1/nodes", "not allowed"),
+            (Method::HEAD, "/api/v1/nodes/n", "not allowed"),
+            (Method::GET, "/api/v1/watch/namespaces/a/pods", "watch /v1 pods/ a/"),
         ] {
             assert_eq!(read(&method, path), wanted, "{path}");
         }

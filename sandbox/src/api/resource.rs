@@ -81,6 +81,15 @@ impl Resource {
         self.names.api_version()
     }
 
+    /// What those are told who use a version that is to go.
+    pub fn deprecation(&self) -> Option<String> {
+        let definition = self.definition.as_ref()?;
+        definition.get("deprecated").filter(|deprecated| **deprecated == true)?;
+        let warning = definition.get("deprecationWarning").and_then(Value::as_str);
+        let otherwise = || format!("{} {} is deprecated", self.api_version(), self.names.kind);
+        Some(warning.map_or_else(otherwise, str::to_owned))
+    }
+
     /// Whether objects are stored as they are told.
     pub fn is_storage_version(&self) -> bool {
         self.api_version() == self.storage_version

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Collected};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -19,8 +20,14 @@ use super::{
 
 /// The page that Kubernetes shows for paths that lead nowhere.
 pub(super) fn page_not_found() -> Response<Body> {
-    let mut response = Response::new(Body::from("404 page not found\n"));
+    let mut response = text("404 page not found\n");
     *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+/// Plain text.
+pub(super) fn text(text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(
         CONTENT_TYPE,
         http::HeaderValue::from_static("text/plain; charset=utf-8"),
@@ -38,6 +45,31 @@ pub(super) fn json(code: StatusCode, body: impl Into<Body>) -> Response<Body> {
     response
 }
 
+/// The same answer as YAML.
+pub(super) async fn as_yaml(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    // It was made in memory a moment ago, so that nothing can break off.
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let document: Option<Value> = serde_json::from_slice(&body).ok();
+    let Some(yaml) = document.and_then(|document| serde_saphyr::to_string(&document).ok()) else {
+        return Response::from_parts(parts, Body::from(body));
+    };
+    parts
+        .headers
+        .insert(CONTENT_TYPE, http::HeaderValue::from_static("application/yaml"));
+    Response::from_parts(parts, Body::from(yaml))
+}
+
+/// Adds warnings.
+pub(super) fn warn(response: &mut Response<Body>, warnings: impl IntoIterator<Item = String>) {
+    for warning in warnings {
+        // The code of warnings that have none of their own.
+        if let Ok(value) = format!("299 - {warning:?}").parse() {
+            response.headers_mut().append(http::header::WARNING, value);
+        }
+    }
+}
+
 /// A failure.
 pub(super) fn error(error: &ApiError) -> Response<Body> {
     let mut response = json(error.code, error.to_status().to_string());
@@ -53,12 +85,7 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply, now: Timestam
         Reply::Plain { code, body } => json(code, body.to_string()),
         Reply::Object { code, object, warnings } => {
             let mut response = json(code, shown(resource, view, &object, now));
-            for warning in warnings {
-                // The code of warnings that have none of their own.
-                if let Ok(value) = format!("299 - {warning:?}").parse() {
-                    response.headers_mut().append(http::header::WARNING, value);
-                }
-            }
+            warn(&mut response, warnings);
             response
         }
         Reply::List {
@@ -70,7 +97,7 @@ pub(super) fn reply(resource: &Resource, view: View, reply: Reply, now: Timestam
             let mut metadata = json!({"resourceVersion": revision.to_string()});
             if let Some(fields) = metadata.as_object_mut() {
                 // Lists of custom resources say it even where there is no more.
-                let token = token.or_else(|| resource.custom.then(String::new));
+                let token = token.or_else(|| (resource.custom && !matches!(view, View::Table(_))).then(String::new));
                 fields.extend(token.map(|token| ("continue".to_owned(), Value::from(token))));
                 fields.extend(remaining.map(|count| ("remainingItemCount".to_owned(), Value::from(count))));
             }

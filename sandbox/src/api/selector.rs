@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 
+use crate::schema::names;
+
 /// A label selector. All requirements must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Requirement>);
@@ -33,6 +35,10 @@ impl LabelSelector {
             return Ok(Self(requirements));
         }
         loop {
+            if !matches!(tokens.peek(), Token::Word(_) | Token::Symbol("!")) {
+                let expected = "!, identifier, or 'end of string'";
+                return Err(format!("found '{}', expected: {expected}", tokens.peek().text()));
+            }
             requirements.push(
                 tokens
                     .requirement()
@@ -40,7 +46,13 @@ impl LabelSelector {
             );
             match tokens.next() {
                 Token::End => return Ok(Self(requirements)),
-                Token::Symbol(",") => {}
+                Token::Symbol(",") if matches!(tokens.peek(), Token::Word(_) | Token::Symbol("!")) => {}
+                Token::Symbol(",") => {
+                    return Err(format!(
+                        "found '{}', expected: identifier after ','",
+                        tokens.peek().text()
+                    ));
+                }
                 other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.text())),
             }
         }
@@ -197,6 +209,7 @@ impl<'a> Tokens<'a> {
                 ));
             }
         };
+        check("<nil>", &key, &names::qualified(&key))?;
         if absent {
             return Ok(Requirement {
                 key,
@@ -219,6 +232,11 @@ impl<'a> Tokens<'a> {
             "<" => Test::Less(self.integer()?),
             other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
         };
+        if let Test::In(values) | Test::NotIn(values) = &test {
+            for (index, value) in values.iter().enumerate() {
+                check(&format!("values[{index}][{key}]"), value, &names::label_value(value))?;
+            }
+        }
         Ok(Requirement { key, test })
     }
 
@@ -265,6 +283,14 @@ impl<'a> Tokens<'a> {
                 other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
             }
         }
+    }
+}
+
+/// The first of what is wrong with a key or a value.
+fn check(place: &str, text: &str, wrong: &[String]) -> Result<(), String> {
+    match wrong.first() {
+        Some(why) => Err(format!("{place}: Invalid value: {text:?}: {why}")),
+        None => Ok(()),
     }
 }
 

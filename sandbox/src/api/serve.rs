@@ -14,7 +14,7 @@ use super::{
     faults::Fault,
     front::Answer,
     negotiate::{self, View},
-    object::meta,
+    object::{map, meta},
     options::{ListOptions, Query},
     request::{RequestInfo, Route, Verb, route},
     resource::Resource,
@@ -84,6 +84,20 @@ impl Incoming {
         Ok((object, Vec::new()))
     }
 
+    /// The body as the options of a deletion.
+    pub(super) fn options(&self) -> Result<Value, ApiError> {
+        let mut options = self.object().map_err(|error| ApiError::unknown(error.message))?;
+        let text = |field: &str| options.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(ApiError::unknown(format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\""
+            )));
+        }
+        map(&mut options);
+        Ok(options)
+    }
+
     /// The body as an object of a kind, and the fields that it has twice.
     pub(super) fn object_of(&self, kind: &str) -> Result<(Value, Vec<String>), ApiError> {
         self.read().map_err(|mut error| {
@@ -133,12 +147,14 @@ pub(super) async fn read(user: &str, request: Request<Body>) -> Asked {
 
 impl ApiServer {
     pub(super) async fn serve(&self, user: &str, request: Request<Body>) -> Response<Body> {
+        let head = request.method() == http::Method::HEAD;
         match read(user, request).await {
             Asked::Resource(incoming) => {
                 let now = self.clock().now();
                 self.inner.front.pass(self, &incoming, now).await
             }
             Asked::Other(request) => self.about(&request.into_parts().0),
+            Asked::Refused(error) if head => respond::error(&error).map(|_| Body::empty()),
             Asked::Refused(error) => respond::error(&error),
         }
     }
@@ -150,8 +166,14 @@ impl ApiServer {
             Ok(None) => return respond::page_not_found(),
             Err(error) => return respond::error(&error),
         };
-        let Some(view) = negotiate::view(&incoming.parts.headers, &incoming.query) else {
-            return respond::error(&ApiError::not_acceptable());
+        let view = match negotiate::view(
+            &incoming.parts.headers,
+            &incoming.query,
+            incoming.request.verb,
+            &resource,
+        ) {
+            Ok(view) => view,
+            Err(error) => return respond::error(&error),
         };
         if incoming.request.verb == Verb::Watch {
             return self.watch(incoming, &resource, view, fault);
@@ -162,13 +184,15 @@ impl ApiServer {
                 Err(error) => respond::error(&error),
             };
         }
-        match self.inner.perform(incoming, &resource, fault) {
+        let mut response = match self.inner.perform(incoming, &resource, fault) {
             Ok(reply) => {
                 let now = self.inner.lock().clock.now();
                 respond::reply(&resource, view, reply, now)
             }
             Err(error) => respond::error(&error),
-        }
+        };
+        respond::warn(&mut response, resource.deprecation());
+        response
     }
 
     async fn log(&self, incoming: &Incoming, resource: &Resource) -> Result<Response<Body>, ApiError> {
@@ -176,7 +200,11 @@ impl ApiServer {
             resource,
             request: &incoming.request,
         })?;
-        let log = self.inner.logs.open(&pod.value, &incoming.query).await?;
+        let Some(log) = self.inner.logs.open(&pod.value, &incoming.query).await? else {
+            let mut nothing = Response::new(Body::empty());
+            *nothing.status_mut() = http::StatusCode::NO_CONTENT;
+            return Ok(nothing);
+        };
         let mut response = Response::new(Body::from_stream(log));
         response
             .headers_mut()
@@ -191,7 +219,7 @@ impl ApiServer {
         view: View,
         fault: Option<&Fault>,
     ) -> Response<Body> {
-        let parsed = ListOptions::parse(&incoming.query, true).and_then(|options| {
+        let parsed = ListOptions::parse(&incoming.query, Verb::Watch).and_then(|options| {
             let fields = fields_of(resource, options.fields.clone())?;
             Ok(ListOptions { fields, ..options })
         });
@@ -214,7 +242,11 @@ impl ApiServer {
 
 impl Answer for ApiServer {
     async fn answer(&self, incoming: &Incoming, fault: Option<&Fault>) -> Response<Body> {
-        self.carry_out(incoming, fault).await
+        let response = self.carry_out(incoming, fault).await;
+        if incoming.request.verb != Verb::Watch && negotiate::wants_yaml(&incoming.parts.headers) {
+            return respond::as_yaml(response).await;
+        }
+        response
     }
 }
 

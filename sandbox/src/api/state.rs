@@ -117,11 +117,14 @@ impl State {
     }
 
     fn seed_namespace(&mut self, name: &str) {
+        let now = super::clock::seconds(self.clock.now());
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": name, "uid": self.ids.uid(),
-                "creationTimestamp": super::clock::seconds(self.clock.now()),
-                "labels": {"kubernetes.io/metadata.name": name}},
+            "metadata": {"name": name, "uid": self.ids.uid(), "creationTimestamp": &now,
+                "labels": {"kubernetes.io/metadata.name": name},
+                "managedFields": [{"manager": "kube-apiserver", "operation": "Update", "apiVersion": "v1",
+                    "time": &now, "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}}}}}]},
             "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
         });
         self.store.put(&"namespaces.".into(), Key::new("", name), namespace);
@@ -190,6 +193,10 @@ impl State {
                 } else {
                     Err(ApiError::method_not_allowed())
                 }
+            }
+            // Of all namespaces at once one can only read.
+            Some(_) if !scoped && found.names.namespaced && matches!(verb, Verb::Create | Verb::DeleteCollection) => {
+                Err(ApiError::method_not_allowed())
             }
             _ if found.custom && !subresource.is_empty() => Err(ApiError::not_found(&found.name(), &request.name)),
             _ if found.custom => Ok(None),

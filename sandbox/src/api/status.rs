@@ -183,14 +183,33 @@ impl ApiError {
             "UnsupportedMediaType",
             "415: Unsupported Media Type",
         )
+        .bare()
     }
 
     /// None of the media types that the client takes can be served.
-    pub fn not_acceptable() -> Self {
-        let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
-                       application/vnd.kubernetes.protobuf, application/json;stream=watch, \
-                       application/vnd.kubernetes.protobuf;stream=watch";
+    pub fn not_acceptable(watching: bool) -> Self {
+        let streams = if watching {
+            ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        } else {
+            ""
+        };
+        let message = format!(
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf{streams}"
+        );
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).bare()
+    }
+
+    /// The shape in which the client wants the answer is not known.
+    pub fn not_acceptable_shape() -> Self {
+        let message = "only the following media types are accepted: application/json, application/yaml, \
+                       application/vnd.kubernetes.protobuf";
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// The answer cannot have the shape that the client wants.
+    pub fn not_acceptable_kind(message: String) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
     /// History that is no longer kept.

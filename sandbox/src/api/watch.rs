@@ -92,9 +92,9 @@ impl Watcher {
 
     fn start(&mut self, state: &State) {
         let initial = match (self.options.initial_events, self.options.revision) {
-            (Some(wanted), _) => wanted,
-            (None, None | Some(0)) => true,
-            (None, Some(revision)) => {
+            (Some(true), _) | (None, None | Some(0)) => true,
+            (Some(false), None | Some(0)) => false,
+            (_, Some(revision)) => {
                 self.cursor = revision;
                 false
             }
@@ -233,9 +233,12 @@ impl Watcher {
             ("apiVersion".to_owned(), api_version.into()),
         ]);
         fields.insert("metadata".into(), metadata);
-        if matches!(self.view, View::Table(_)) {
-            fields.insert("columnDefinitions".into(), Value::Null);
-            fields.insert("rows".into(), json!([]));
+        if let (View::Table(include), Some(printer)) = (self.view, &self.printer) {
+            // A row about nothing, which carries the metadata.
+            let nothing = json!({"metadata": fields.remove("metadata")});
+            let mut table = printer.table(&nothing, include, false, self.clock.now());
+            map(&mut table).insert("metadata".into(), json!({"resourceVersion": self.cursor.to_string()}));
+            object = table;
         }
         put_event(out, "BOOKMARK", object.to_string().as_bytes());
     }

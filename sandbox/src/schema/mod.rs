@@ -11,7 +11,7 @@ mod format;
 mod limits;
 mod lists;
 mod metadata;
-mod names;
+pub(crate) mod names;
 mod node;
 mod number;
 mod parse;

@@ -224,7 +224,13 @@ fn names(resource: &Resource, entry: &mut Map<String, Value>) {
 }
 
 fn storage_version_hash(resource: &Resource) -> String {
-    let stored = format!("{}/{}/{}", resource.group, resource.version, resource.kind);
+    // Some are stored in a version other than the one that is told.
+    let (group, version) = match resource.group.as_str() {
+        "events.k8s.io" => ("", "v1"),
+        "apiextensions.k8s.io" => ("apiextensions.k8s.io", "v1beta1"),
+        group => (group, resource.version.as_str()),
+    };
+    let stored = format!("{group}/{version}/{}", resource.kind);
     let hash = Sha256::digest(stored.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(hash.get(..8).unwrap_or_default())
 }

@@ -5,6 +5,18 @@
 use serde_json::Value;
 
 /// Verbs of a resource that is stored, in the order in which discovery lists them.
+pub const CUSTOM: &[&str] = &[
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+
+/// The verbs of a built-in resource that is stored.
 pub const STORED: &[&str] = &[
     "create",
     "delete",
@@ -118,7 +130,7 @@ impl Resource {
                     short_names: texts("/spec/names/shortNames"),
                     categories: texts("/spec/names/categories"),
                     namespaced: text("/spec/scope") == "Namespaced",
-                    verbs: owned(STORED),
+                    verbs: owned(CUSTOM),
                 }
             })
             .collect()
@@ -147,21 +159,21 @@ fn crd_subresources(version: &Value, group: &str, name: &str, kind: &str) -> Vec
     };
     let verbs = || owned(&["get", "patch", "update"]);
     let mut all = Vec::new();
-    if has("scale") {
-        all.push(Subresource {
-            name: "scale".into(),
-            group: "autoscaling".into(),
-            version: "v1".into(),
-            kind: "Scale".into(),
-            verbs: verbs(),
-        });
-    }
     if has("status") {
         all.push(Subresource {
             name: "status".into(),
             group: group.into(),
             version: name.into(),
             kind: kind.into(),
+            verbs: verbs(),
+        });
+    }
+    if has("scale") {
+        all.push(Subresource {
+            name: "scale".into(),
+            group: "autoscaling".into(),
+            version: "v1".into(),
+            kind: "Scale".into(),
             verbs: verbs(),
         });
     }
@@ -194,7 +206,7 @@ mod tests {
         );
         assert_eq!(widget.qualified(), "widgets.example.test");
         assert!(widget.namespaced && widget.has_subresource("status") && widget.has_subresource("scale"));
-        assert_eq!(widget.subresources[0].kind, "Scale");
+        assert_eq!(widget.subresources[1].kind, "Scale");
     }
 
     #[test]

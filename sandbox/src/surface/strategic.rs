@@ -7,7 +7,10 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::schema::{PatchStrategy, Schema};
+use crate::{
+    go,
+    schema::{PatchStrategy, Schema},
+};
 
 const PATCH: &str = "$patch";
 const RETAIN: &str = "$retainKeys";
@@ -26,7 +29,7 @@ pub enum PatchError {
     /// An element cannot be told apart from others.
     #[error("map: {element} does not contain declared merge key: {key}")]
     NoMergeKey {
-        /// The element, as JSON.
+        /// The element, as Go prints it.
         element: String,
         /// The field that it lacks.
         key: String,
@@ -124,6 +127,8 @@ fn set(
             let merged = merge_list(field, &strategy, &name, old, new)?;
             original.insert(name, Value::Array(merged));
         }
+        // Where there is nothing to replace, what was to replace it is dropped.
+        (None, Value::Object(new)) if new.contains_key(PATCH) => {}
         (_, value) => {
             original.insert(name, plain(value));
         }
@@ -282,7 +287,7 @@ fn directives(key: &str, name: &str, old: &[Value], new: Vec<Value>) -> Result<(
 
 fn no_key(element: &Value, key: &str) -> PatchError {
     PatchError::NoMergeKey {
-        element: element.to_string(),
+        element: go::printed(element),
         key: key.to_owned(),
     }
 }

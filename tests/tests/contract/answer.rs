@@ -19,7 +19,10 @@ impl Answer {
     /// The body of an answer, parsed.
     pub fn parse(content_type: &str, watched: bool, body: &[u8]) -> Value {
         let text = String::from_utf8_lossy(body);
-        if !content_type.contains("json") {
+        if content_type.contains("yaml") {
+            return serde_saphyr::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned()));
+        }
+        if body.is_empty() || !content_type.contains("json") {
             return Value::String(text.into_owned());
         }
         if watched {

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How much of a value is shown.
-const SHOWN: usize = 400;
+const SHOWN: usize = 1200;
 
 /// A field that is not the same on both servers.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Difference {
     pub step: usize,
     /// What was asked.
     pub ask: String,
-    /// Where in the answer, as a JSON pointer whose first part is `code`, `type`, `warnings` or `body`.
+    /// Where in the answer, as a JSON pointer whose first part is `type`, `warnings` or `body`; empty where the codes differ.
     pub at: String,
     /// What Kubernetes has there.
     pub real: Option<Value>,
@@ -42,6 +42,18 @@ impl fmt::Display for Difference {
 
 /// What differs, the request left open.
 pub fn trees(real: &Value, sandbox: &Value) -> Vec<Difference> {
+    // Of answers that are of another kind altogether, the fields say little.
+    if real["code"] != sandbox["code"] {
+        let short = |answer: &Value| match &answer["body"]["message"] {
+            Value::Null => json!({"code": answer["code"]}),
+            message => json!({"code": answer["code"], "message": message}),
+        };
+        return vec![Difference {
+            real: Some(short(real)),
+            sandbox: Some(short(sandbox)),
+            ..Difference::default()
+        }];
+    }
     let mut found = Vec::new();
     walk("", Some(real), Some(sandbox), &mut found);
     found

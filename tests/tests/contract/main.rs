@@ -16,6 +16,8 @@ mod allowed;
 mod answer;
 mod case;
 mod compare;
+mod generated;
+mod kinds;
 mod normal;
 mod run;
 mod server;
@@ -48,6 +50,7 @@ async fn run(filter: Option<&str>) -> bool {
     let begun = Instant::now();
     let allowances = Allowances::new();
     let mut good = written(&pair, &allowances, filter).await;
+    good &= tokio::task::block_in_place(|| generated::run_all(&pair, &allowances, filter));
     if filter.is_none() {
         good &= allowances.all_are_needed();
     }

@@ -17,6 +17,14 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
 });
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").expect("it is an expression"));
+/// Node ports as tables show them.
+static NODE_PORT: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(\d:)(3[0-2]\d\d\d)(/)").expect("it is an expression"));
+/// Where a message tells a revision of the server.
+static NEWEST: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(too old resource version: \d+|Too large resource version: \d+),? ?(\(\d+\)|current: \d+)")
+        .expect("it is an expression")
+});
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b\d+\b").expect("it is an expression"));
 /// Addresses of Services of either server.
 static ADDRESS: LazyLock<Regex> =
@@ -76,14 +84,24 @@ impl Normal {
                 .entry(name.to_owned())
                 .or_insert_with(|| format!("{symbol}{number}"));
         }
+        // A name that was refused is still told.
+        if let (Some(name), Some(prefix)) = (text(&fields, "name"), fields.get("causes").and_then(refused_prefix))
+            && let Some(drawn) = name.strip_prefix(&prefix)
+        {
+            self.names
+                .insert(name.to_owned(), format!("{prefix}<{} drawn>", drawn.len()));
+        }
         if let Some(Value::Array(managers)) = fields.get_mut("managedFields") {
             // They are in the order of their times, which have whole seconds.
             managers.sort_by_key(|manager| {
                 ["operation", "manager", "subresource", "apiVersion"].map(|field| manager[field].to_string())
             });
         }
-        if fields.get("kind").is_some_and(|kind| kind == "Table") {
-            ageless(&mut fields);
+        match text(&fields, "kind") {
+            Some("Table") => ageless(&mut fields),
+            Some("Status") => unordered(&mut fields),
+            Some("APIResourceList") => named(&mut fields),
+            _ => {}
         }
         let mut names: Vec<_> = fields.keys().cloned().collect();
         names.sort();
@@ -125,6 +143,13 @@ impl Normal {
         let text = ADDRESS.replace_all(&text, |found: &Captures<'_>| {
             symbol(&mut self.addresses, &found[0], "address")
         });
+        let text = NODE_PORT.replace_all(&text, |found: &Captures<'_>| {
+            let next = self.ports.len();
+            let number = found[2].parse().unwrap_or_default();
+            let port = self.ports.entry(number).or_insert_with(|| format!("port-{next}"));
+            format!("{}{port}{}", &found[1], &found[3])
+        });
+        let text = NEWEST.replace_all(&text, "$1 (the newest)");
         let text = TIME.replace_all(&text, |found: &Captures<'_>| time(&found[0]));
         NUMBER
             .replace_all(&text, |found: &Captures<'_>| {
@@ -134,6 +159,13 @@ impl Normal {
             })
             .into_owned()
     }
+}
+
+/// The prefix in a refusal of `metadata.generateName`.
+fn refused_prefix(causes: &Value) -> Option<String> {
+    let refused = |cause: &&Value| cause["field"] == "metadata.generateName";
+    let message = causes.as_array()?.iter().find(refused)?["message"].as_str()?;
+    Some(message.split('"').nth(1)?.to_owned())
 }
 
 fn symbol(known: &mut BTreeMap<String, String>, found: &str, kind: &str) -> String {
@@ -172,9 +204,34 @@ fn is_bookmark(metadata: &Value) -> bool {
     metadata.get("resourceVersion").is_some() && metadata.get("name").is_none()
 }
 
+/// Some checks of Kubernetes go through maps, so that what they find comes in any order.
+fn unordered(status: &mut Map<String, Value>) {
+    let Some(causes) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
+        return;
+    };
+    let Some(causes) = causes.as_array_mut().filter(|causes| causes.len() > 1) else {
+        return;
+    };
+    causes.sort_by_key(Value::to_string);
+    if let Some(Value::String(message)) = status.get_mut("message")
+        && let Some((subject, _)) = message.split_once(" is invalid: ")
+    {
+        *message = format!("{subject} is invalid: (the causes)");
+    }
+}
+
+/// Resources by their names, so that one that is missing is told alone.
+fn named(list: &mut Map<String, Value>) {
+    if let Some(Value::Array(resources)) = list.get("resources") {
+        let named = |resource: &Value| Some((resource["name"].as_str()?.to_owned(), resource.clone()));
+        let resources: Map<_, _> = resources.iter().filter_map(named).collect();
+        list.insert("resources".into(), Value::Object(resources));
+    }
+}
+
 /// The age of an object depends on when one looks.
 fn ageless(table: &mut Map<String, Value>) {
-    static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+s$").expect("it is an expression"));
+    static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+[smh]\d*s?$").expect("it is an expression"));
     for row in table
         .get_mut("rows")
         .and_then(Value::as_array_mut)

@@ -13,7 +13,10 @@ use kube::{
 };
 use serde_json::json;
 use skerry_sandbox::ApiServer;
-use skerry_tests::cluster::{CONTROL_PLANES, Plane};
+use skerry_tests::{
+    cluster::{CONTROL_PLANES, Plane},
+    world::{KINDS, install},
+};
 
 use crate::answer::Answer;
 
@@ -49,11 +52,15 @@ impl Pair {
             .expect("the kubeconfig is one");
         // Every answer counts, refusals too.
         config.default_retry = false;
+        let server = ApiServer::new();
         let pair = Self {
             real: Client::try_from(config).expect("a client can be made"),
-            sandbox: ApiServer::new().client(),
+            sandbox: server.client(),
         };
+        tokio::join!(install(&pair.real, &KINDS), install(&pair.sandbox, &KINDS));
         tokio::join!(count_up(&pair.real), count_up(&pair.sandbox));
+        // The real one came to know its first revisions before it kept a history.
+        server.compact();
         Some(pair)
     }
 }

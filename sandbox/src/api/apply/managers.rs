@@ -64,7 +64,10 @@ impl Managers {
                 return None;
             }
             let owner = Owner::new(text("manager"), applied, text("subresource"), text("apiVersion"));
-            let fields = entry.get("fieldsV1").map(FieldSet::decode).unwrap_or_default();
+            let fields = match entry.get("fieldsV1") {
+                Some(fields) if !FieldSet::is_readable(fields) => return None,
+                fields => fields.map(FieldSet::decode).unwrap_or_default(),
+            };
             let time = text("time").parse().ok();
             managers.insert(
                 owner,

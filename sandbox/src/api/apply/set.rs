@@ -135,6 +135,14 @@ impl FieldSet {
         Value::Object(fields)
     }
 
+    /// Whether this can be read as `fieldsV1`.
+    pub(super) fn is_readable(fields: &Value) -> bool {
+        let Some(fields) = fields.as_object() else { return false };
+        fields
+            .iter()
+            .all(|(text, below)| (text == "." || Step::decode(text).is_some()) && Self::is_readable(below))
+    }
+
     /// Reads `fieldsV1`; steps that make no sense are left out.
     pub(super) fn decode(fields: &Value) -> Self {
         let mut set = Self::default();

@@ -2,10 +2,13 @@
 //!
 //! Where a schema says nothing, maps are merged field by field and lists are replaced as a whole.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{path::Step, set::FieldSet};
-use crate::schema::{ListKind, Schema};
+use crate::{
+    go,
+    schema::{ListKind, Schema},
+};
 
 /// How a value is owned.
 enum Shape<'a> {
@@ -446,10 +449,22 @@ fn mistyped(schema: &Schema, value: &Value) -> Option<String> {
     }
     match schema.go_type().as_str() {
         "int32" | "int64" | "float64" => Some(format!("expected numeric (int or float), got {}", go_kind(value))),
-        "string" => Some(format!("expected string, got {value}")),
-        "bool" => Some(format!("expected boolean, got {value}")),
+        "string" => Some(format!("expected string, got {}", go_value(value))),
+        "bool" => Some(format!("expected boolean, got {}", go_value(value))),
+        _ if schema.allows_type(&json!({})) => Some(format!("expected map, got {}", go_words(value))),
+        _ if schema.allows_type(&json!([])) => Some(format!("expected list, got {}", go_words(value))),
         _ => None,
     }
+}
+
+/// A value as it is told where a scalar is wanted.
+fn go_value(value: &Value) -> String {
+    format!("&value.valueUnstructured{{Value:{}}}", go::source(value))
+}
+
+/// A value as it is told where a list or a map is wanted.
+fn go_words(value: &Value) -> String {
+    format!("&{{{}}}", go::printed(value))
 }
 
 fn go_kind(value: &Value) -> &'static str {

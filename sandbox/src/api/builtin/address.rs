@@ -46,6 +46,7 @@ impl Addresses {
     ) -> Result<(), (String, Value, String)> {
         let spec = child(map(service), "spec");
         if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
+            give_up(spec, old);
             return Ok(());
         }
         keep(spec, old);
@@ -53,6 +54,9 @@ impl Addresses {
             old.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or("")
         });
         let wanted = address(spec).to_owned();
+        if !matches!(wanted.as_str(), "" | "None") && parse(&wanted).is_none() {
+            return Err(("spec.clusterIPs[0]".into(), json!(wanted), NO_ADDRESS.into()));
+        }
         // An address that differs from the one before is refused later, by the rules.
         let given = if wanted == "None" || (!wanted.is_empty() && !old_address.is_empty()) {
             wanted
@@ -62,14 +66,22 @@ impl Addresses {
         };
         spec.insert("clusterIP".into(), given.as_str().into());
         spec.insert("clusterIPs".into(), json!([given]));
-        spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
-        spec.entry("ipFamilyPolicy").or_insert_with(|| "SingleStack".into());
+        // Where somebody else says which addresses there are, they may be of any kind.
+        let any = given == "None" && spec.get("selector").is_none();
+        let (families, policy) = if any {
+            (json!(["IPv4", "IPv6"]), "RequireDualStack")
+        } else {
+            (json!(["IPv4"]), "SingleStack")
+        };
+        spec.entry("ipFamilies").or_insert(families);
+        spec.entry("ipFamilyPolicy").or_insert_with(|| policy.into());
         let external = matches!(
             spec.get("type").and_then(Value::as_str),
             Some("NodePort" | "LoadBalancer")
         );
         let olds = ports(old);
-        for port in each(spec, "ports") {
+        for (index, port) in each(spec, "ports").enumerate() {
+            let path = format!("spec.ports[{index}].nodePort");
             let number = port
                 .get("nodePort")
                 .and_then(Value::as_u64)
@@ -78,7 +90,11 @@ impl Addresses {
                 Some(number) if external && !olds.contains(&number) => {
                     if self.ports.contains(&number) {
                         let why = "provided port is already allocated".to_owned();
-                        return Err(("spec.ports[0].nodePort".into(), json!(number), why));
+                        return Err((path, json!(number), why));
+                    }
+                    if !PORTS.contains(&number) {
+                        let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+                        return Err((path, json!(number), why.into()));
                     }
                     self.mark(number, dry_run);
                 }
@@ -88,7 +104,8 @@ impl Addresses {
                     self.mark(free, dry_run);
                     port.insert("nodePort".into(), free.into());
                 }
-                _ if !external => drop(port.shift_remove("nodePort")),
+                // What was given before goes with the type; what is asked for now is refused by the rules.
+                Some(number) if !external && olds.contains(&number) => drop(port.shift_remove("nodePort")),
                 _ => {}
             }
         }
@@ -127,10 +144,11 @@ impl Addresses {
                 .find(|number| !self.taken.contains(number));
             free.ok_or("failed to allocate IP: range is full")?
         } else {
-            let block = self.block;
-            let number = parse(wanted).filter(|number| (first..=last).contains(number)).ok_or_else(|| {
-                format!("failed to allocate IP {wanted}: the provided IP is not in the valid range. The range of valid IPs is 127.{block}.0.0/16")
-            })?;
+            let number = parse(wanted)
+                .filter(|number| (first..=last).contains(number))
+                .ok_or_else(|| {
+                    format!("failed to allocate IP {wanted}: the provided network does not match the current range")
+                })?;
             if self.taken.contains(&number) {
                 return Err(format!(
                     "failed to allocate IP {wanted}: provided IP is already allocated"
@@ -143,6 +161,25 @@ impl Addresses {
             self.next = number + 1;
         }
         Ok(std::net::Ipv4Addr::from(number).to_string())
+    }
+}
+
+/// What is said of an address that is none.
+pub(super) const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+/// A service that becomes the name of another gives up the address that it had.
+fn give_up(spec: &mut Map<String, Value>, old: Option<&Value>) {
+    let had = old.and_then(|old| old.pointer("/spec/clusterIP"));
+    if had.is_some() && spec.get("clusterIP") == had {
+        for field in [
+            "clusterIP",
+            "clusterIPs",
+            "ipFamilies",
+            "ipFamilyPolicy",
+            "internalTrafficPolicy",
+        ] {
+            spec.shift_remove(field);
+        }
     }
 }
 
@@ -162,6 +199,16 @@ fn keep(spec: &mut Map<String, Value>, old: Option<&Value>) {
     let Some(old) = old.and_then(|old| old.get("spec")).and_then(Value::as_object) else {
         return;
     };
+    let external = |spec: &Map<String, Value>| {
+        matches!(
+            spec.get("type").and_then(Value::as_str),
+            Some("NodePort" | "LoadBalancer")
+        )
+    };
+    let policy = "externalTrafficPolicy";
+    if !external(spec) && external(old) && spec.get(policy) == old.get(policy) {
+        spec.shift_remove(policy);
+    }
     if address(spec).is_empty() && !address(old).is_empty() {
         spec.insert("clusterIP".into(), address(old).into());
     }

@@ -31,7 +31,10 @@ pub(super) fn each<'a>(
 /// Fills in what a client may leave out of an object of a kind.
 pub(super) fn apply(kind: &str, object: &mut Value) {
     match kind {
-        "Pod" => pod::pod(map(object)),
+        "Pod" => {
+            pod::pod(map(object));
+            addresses(object);
+        }
         "Deployment" => deployment(child(map(object), "spec")),
         "ReplicaSet" => {
             let spec = child(map(object), "spec");
@@ -41,15 +44,26 @@ pub(super) fn apply(kind: &str, object: &mut Value) {
         "DaemonSet" => daemon_set(child(map(object), "spec")),
         "StatefulSet" => stateful_set(child(map(object), "spec")),
         "Job" => template(child(map(object), "spec")),
-        "Service" => service(child(map(object), "spec")),
-        "HorizontalPodAutoscaler" => autoscaler(child(map(object), "spec")),
-        "Namespace" => {
-            let name = meta(object, "name").to_owned();
-            if !name.is_empty() {
-                child(metadata(object), "labels").insert("kubernetes.io/metadata.name".into(), name.into());
+        "Service" => {
+            service(child(map(object), "spec"));
+            let balancer = object
+                .pointer_mut("/status/loadBalancer")
+                .and_then(Value::as_object_mut);
+            for ingress in balancer.into_iter().flat_map(|balancer| each(balancer, "ingress")) {
+                if ingress.contains_key("ip") {
+                    set(ingress, "ipMode", "VIP");
+                }
             }
         }
-        "Node" => node(child(map(object), "status")),
+        "HorizontalPodAutoscaler" => autoscaler(child(map(object), "spec")),
+        "Namespace" => label_namespace(object),
+        "Node" => {
+            let spec = child(map(object), "spec");
+            if let (Some(one), None) = (spec.get("podCIDR").cloned(), spec.get("podCIDRs")) {
+                spec.insert("podCIDRs".into(), json!([one]));
+            }
+            node(child(map(object), "status"));
+        }
         "Secret" => secret(map(object)),
         "Endpoints" => {
             for subset in each(map(object), "subsets") {
@@ -178,6 +192,27 @@ fn autoscaler(spec: &mut Map<String, Value>) {
 fn node(status: &mut Map<String, Value>) {
     if let Some(capacity) = status.get("capacity").cloned() {
         set(status, "allocatable", capacity);
+    }
+}
+
+/// The first of a pod's addresses is its address.
+fn addresses(pod: &mut Value) {
+    let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if let Some(address) = status.get("podIP").cloned().filter(|address| *address != "") {
+        let first = status.get("podIPs").and_then(|addresses| addresses.pointer("/0/ip"));
+        if first != Some(&address) {
+            status.insert("podIPs".into(), json!([{"ip": address}]));
+        }
+    }
+}
+
+/// The label by which a namespace can be selected by its name.
+pub(in crate::api) fn label_namespace(object: &mut Value) {
+    let name = meta(object, "name").to_owned();
+    if !name.is_empty() {
+        child(metadata(object), "labels").insert("kubernetes.io/metadata.name".into(), name.into());
     }
 }
 

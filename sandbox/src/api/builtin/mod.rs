@@ -7,12 +7,14 @@ mod normal;
 mod pod;
 mod prepare;
 mod quantity;
+mod time;
 mod validate;
 
 use serde_json::{Value, json};
 
 use super::{
     field_error::FieldError,
+    object::{child, map},
     resource::{Generation, Resource, ScalePaths},
 };
 use crate::{
@@ -22,6 +24,7 @@ use crate::{
 
 pub(super) use address::Addresses;
 pub(super) use always::fill;
+pub(super) use defaults::label_namespace;
 
 /// Kinds that a `PUT` of what does not exist creates.
 const CREATE_ON_UPDATE: [&str; 8] = [
@@ -119,6 +122,13 @@ pub(super) fn prepare_create(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// Does to a pod that is changed what is done with each write of one.
+pub(super) fn prepare_update(resource: &Resource, object: &mut Value) {
+    if resource.names.kind == "Pod" {
+        prepare::tolerate(child(map(object), "spec"));
+    }
+}
+
 /// Adds the fields that are there whether set or not.
 pub(super) fn shape(resource: &Resource, object: &mut Value) {
     if let Some(schema) = &resource.schema {
@@ -136,6 +146,16 @@ pub(super) fn empty(resource: &Resource) -> Value {
 /// Why an object is refused, its metadata apart.
 pub(super) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     validate::check(&resource.names, object, old)
+}
+
+/// Why a status is refused.
+pub(super) fn validate_status(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    validate::check_status(&resource.names, object)
+}
+
+/// The finalizers with which an object is not made.
+pub(super) fn unknown_finalizers(metadata: &Value) -> Vec<FieldError> {
+    validate::unknown_finalizers(metadata)
 }
 
 /// What its author should know about an object, though it is taken.

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::quantity;
+use super::{quantity, time};
 use crate::schema::Schema;
 
 /// Fields whose zero value differs from absence. Everywhere else `false`, `0` and `""` count as not set.
@@ -36,6 +36,10 @@ fn walk(schema: &Schema, value: &mut Value, path: &str, owner: &Schema) -> Resul
         Value::Object(map) if schema.is_map() => {
             for (key, value) in map.iter_mut() {
                 if let Some(below) = schema.field(key) {
+                    // A key without a value has the empty one.
+                    if value.is_null() && below.allows_type(&"".into()) {
+                        *value = "".into();
+                    }
                     check(below, value, owner, path)?;
                 }
             }
@@ -107,6 +111,10 @@ fn check(schema: &Schema, value: &mut Value, owner: &Schema, path: &str) -> Resu
             _ => return Err(quantity::MALFORMED.into()),
         };
         *value = quantity::canonical(&text).ok_or(quantity::MALFORMED)?.into();
+        return Ok(());
+    }
+    if let (Value::String(text), Some(name @ ("Time" | "MicroTime"))) = (&*value, schema.type_name()) {
+        *value = time::canonical(text, name == "MicroTime")?.into();
         return Ok(());
     }
     if let Value::String(text) = value

@@ -58,8 +58,18 @@ fn admit_pod(spec: &mut Map<String, Value>) {
     set(spec, "serviceAccountName", "default");
     let account = spec.get("serviceAccountName").cloned().unwrap_or_default();
     spec.insert("serviceAccount".into(), account);
-    set(spec, "priority", 0);
+    let priority = match spec.get("priorityClassName").and_then(Value::as_str) {
+        Some("system-node-critical") => 2_000_001_000,
+        Some("system-cluster-critical") => 2_000_000_000,
+        _ => 0,
+    };
+    set(spec, "priority", priority);
     set(spec, "preemptionPolicy", "PreemptLowerPriority");
+    tolerate(spec);
+}
+
+/// Pods stay for a while on a node that is away, unless they say otherwise. So it is with each write of a pod.
+pub(super) fn tolerate(spec: &mut Map<String, Value>) {
     for key in [NOT_READY, "node.kubernetes.io/unreachable"] {
         let tolerations = array(spec, "tolerations");
         let tolerated = tolerations.iter().any(|toleration| {

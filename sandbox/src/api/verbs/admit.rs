@@ -1,18 +1,21 @@
 //! From what a client sent to what is stored: unknown fields, types, defaults, and at last the rules.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     api::{
         builtin,
         field_error::FieldError,
-        object::set_meta,
+        object::{meta, meta_value, set_meta},
         options::{FieldValidation, WriteOptions},
         state::{Call, State},
         status::{ApiError, GroupResource},
     },
     schema::{NameRule, validate_metadata, validate_metadata_update},
 };
+
+/// Kinds whose updates are held to all that holds for new objects, their metadata included.
+const METADATA_AGAIN: [&str; 4] = ["ConfigMap", "Pod", "Secret", "Service"];
 
 /// What an object was read from, which errors tell.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,10 +37,12 @@ impl Call<'_> {
         source: Source,
     ) -> Result<Vec<String>, ApiError> {
         let resource = self.resource;
-        let sent = if source == Source::Patch {
-            object.to_string()
-        } else {
-            String::new()
+        // An empty list takes all ownership away; no list leaves it as it is.
+        let nobody = json!([]);
+        let disowned = meta_value(object, "managedFields") == Some(&nobody);
+        let sent = match source {
+            Source::Patch => object.to_string(),
+            Source::Apply | Source::Body => String::new(),
         };
         let mut warnings = Vec::new();
         if let Some(schema) = &resource.schema {
@@ -72,11 +77,48 @@ impl Call<'_> {
             warnings.extend(builtin::warning(resource).map(str::to_owned));
         }
         warnings.extend(dedup_owners(object, source));
+        if disowned {
+            set_meta(object, "managedFields", Some(nobody));
+        }
         Ok(warnings)
+    }
+
+    /// A patch leaves an object what it was.
+    pub(super) fn check_patched(&self, object: &Value) -> Result<(), ApiError> {
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        if kind == self.resource.names.kind && version == self.resource.api_version() {
+            return Ok(());
+        }
+        let why =
+            format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\"");
+        Err(self.undecodable(Source::Patch, &object.to_string(), &why))
+    }
+
+    /// An applied object may name the uid of the one that is there, and no other.
+    pub(super) fn check_uid(&self, object: &Value, existing: &Value) -> Result<(), ApiError> {
+        let (uid, is) = (meta(object, "uid"), meta(existing, "uid"));
+        if uid.is_empty() || uid == is {
+            return Ok(());
+        }
+        let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
+        self.refuse(object, &[error.clone(), error])
     }
 
     fn undecodable(&self, source: Source, sent: &str, why: &str) -> ApiError {
         let (kind, version) = (&self.resource.names.kind, &self.resource.names.version);
+        if source == Source::Apply {
+            let (name, version) = (&self.request.name, group_version(&self.resource.api_version()));
+            let from = if why.contains("base64") {
+                "error decoding from json: "
+            } else {
+                ""
+            };
+            return ApiError::unknown(format!(
+                "failed to convert new object (/{name}; {version}, Kind={kind}) to proper version: unable to convert \
+                 unstructured object to {version}, Kind={kind}: {from}{why}"
+            ));
+        }
         if source == Source::Body {
             let why = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
             return ApiError::bad_request(why);
@@ -94,6 +136,9 @@ impl Call<'_> {
         let rule = NameRule::of(&names.group, &names.kind);
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
         let mut errors = validate_metadata(metadata, names.namespaced, rule, "metadata");
+        if !self.resource.custom {
+            errors.extend(builtin::unknown_finalizers(metadata));
+        }
         errors.extend(self.content_errors(object, None));
         self.refuse(object, &errors)
     }
@@ -111,6 +156,15 @@ impl Call<'_> {
         let mut errors = validate_metadata(&new, names.namespaced, NameRule::PathSegment, "metadata");
         errors.extend(validate_metadata_update(&new, &before, "metadata"));
         errors.extend(validate_metadata_update(&new, &before, "metadata"));
+        if !self.resource.custom && METADATA_AGAIN.contains(&names.kind.as_str()) && self.request.subresource.is_empty()
+        {
+            errors.extend(validate_metadata(
+                &new,
+                names.namespaced,
+                NameRule::PathSegment,
+                "metadata",
+            ));
+        }
         errors.extend(self.content_errors(object, Some(old)));
         self.refuse(object, &errors)
     }
@@ -120,7 +174,8 @@ impl Call<'_> {
         match (&self.resource.schema, old) {
             (Some(schema), Some(old)) if self.resource.custom && status => schema.validate_status(object, old),
             (Some(schema), old) if self.resource.custom => schema.validate(object, old),
-            _ if self.resource.custom || status => Vec::new(),
+            _ if self.resource.custom => Vec::new(),
+            _ if status => builtin::validate_status(self.resource, object),
             _ => builtin::validate(self.resource, object, old),
         }
     }
@@ -129,8 +184,17 @@ impl Call<'_> {
         if errors.is_empty() {
             return Ok(());
         }
-        let name = crate::api::object::meta(object, "name");
+        let name = meta(object, "name");
         Err(ApiError::invalid(&self.resource.group_kind(), name, errors))
+    }
+}
+
+/// Group and version with a slash between them, in the core group too.
+pub(super) fn group_version(version: &str) -> String {
+    if version.contains('/') {
+        version.to_owned()
+    } else {
+        format!("/{version}")
     }
 }
 
@@ -164,6 +228,14 @@ fn dedup_owners(object: &mut Value, source: Source) -> Option<String> {
 }
 
 impl State {
+    /// Takes back the address of a service that has none any more.
+    pub(in crate::api) fn take_back(&mut self, call: &Call<'_>, old: &Value, new: &Value) {
+        let is_service = !call.resource.custom && call.resource.names.kind == "Service";
+        if is_service && new.pointer("/spec/clusterIP").is_none() {
+            self.addresses.release(old);
+        }
+    }
+
     /// Gives a service its addresses, new or kept.
     pub(in crate::api) fn address(
         &mut self,
@@ -176,7 +248,7 @@ impl State {
             return Ok(());
         }
         self.addresses.take(object, old, dry_run).map_err(|(path, value, why)| {
-            let name = crate::api::object::meta(object, "name");
+            let name = meta(object, "name");
             ApiError::invalid(
                 &call.resource.group_kind(),
                 name,

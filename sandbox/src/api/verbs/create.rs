@@ -45,6 +45,7 @@ impl State {
         }
         self.check_namespace(call, meta(&object, "name"))?;
         let warnings = call.admit(&mut object, options, Source::Body)?;
+        call.strip(&mut object);
         self.own(call, None, &mut object, options);
         self.insert(call, object, options, warnings)
     }
@@ -58,9 +59,7 @@ impl State {
         warnings: Vec<String>,
     ) -> Result<Reply, ApiError> {
         to_storage(call.resource, &mut object);
-        for field in SERVER_FIELDS {
-            set_meta(&mut object, field, None);
-        }
+        call.strip(&mut object);
         set_meta(&mut object, "uid", Some(self.ids.uid().into()));
         set_meta(&mut object, "creationTimestamp", Some(seconds(self.clock.now())));
         if call.resource.names.namespaced {
@@ -75,6 +74,10 @@ impl State {
             map(&mut object).shift_remove("status");
         }
         self.name(call, &mut object);
+        self.admit_pod(call, &object)?;
+        if call.resource.names.kind == "Namespace" && !call.resource.custom {
+            builtin::label_namespace(&mut object);
+        }
         call.validate_new(&object)?;
         let key = Key::new(meta(&object, "namespace"), meta(&object, "name"));
         if let Some(existing) = self.store.get(call.table(), &key) {
@@ -116,9 +119,30 @@ impl State {
 }
 
 impl Call<'_> {
+    /// Takes away what only the server writes. Where it counts no generations, the client may.
+    fn strip(&self, object: &mut Value) {
+        let counted = self.resource.generation != Generation::None;
+        for field in SERVER_FIELDS
+            .into_iter()
+            .filter(|field| counted || *field != "generation")
+        {
+            set_meta(object, field, None);
+        }
+    }
+
     /// The body is an object of the request's resource and namespace.
     pub(in crate::api) fn check_body(&self, object: &mut Value) -> Result<(), ApiError> {
         let resource = self.resource;
+        if object.is_null() && !self.resource.custom {
+            *object = json!({});
+        }
+        if object.is_array() {
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: \
+                 an object is wanted, not a list",
+                resource.names.kind
+            )));
+        }
         if !object.is_object() {
             return Err(ApiError::bad_request("the body of the request must be a JSON object"));
         }
@@ -126,6 +150,7 @@ impl Call<'_> {
         let (version, kind) = (text("apiVersion"), text("kind"));
         let wanted = resource.api_version();
         let mismatch = |why: String| {
+            let version = version.rsplit('/').next().unwrap_or_default();
             let text = format!(
                 "{kind} in version {version:?} cannot be handled as a {}: {why}",
                 resource.names.kind
@@ -134,6 +159,14 @@ impl Call<'_> {
         };
         if resource.custom {
             return self.check_custom_body(object);
+        }
+        let earlier = version
+            .rsplit_once('/')
+            .is_some_and(|(group, version)| group == resource.names.group && version.contains("beta"));
+        if earlier {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({version}) does not match the expected API version ({wanted})"
+            )));
         }
         if !version.is_empty() && version != wanted {
             let scheme = "in scheme \"pkg/runtime/scheme.go:110\"";
@@ -162,7 +195,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    fn check_body_namespace(&self, object: &Value) -> Result<(), ApiError> {
+    pub(super) fn check_body_namespace(&self, object: &Value) -> Result<(), ApiError> {
         if let Some(namespace) = meta_value(object, "namespace").and_then(Value::as_str)
             && !namespace.is_empty()
             && self.resource.names.namespaced

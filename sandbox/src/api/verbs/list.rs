@@ -15,6 +15,9 @@ use crate::api::{
 /// What clients are told whose pages outlive the history.
 const TOKEN_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
 
+/// What clients are told who ask for a state that is no longer known.
+const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
+
 impl State {
     pub(in crate::api) fn get(&self, call: &Call<'_>, revision: Option<u64>) -> Result<Reply, ApiError> {
         self.check_revision(revision)?;
@@ -44,9 +47,21 @@ impl State {
         if options.matching == Some(RevisionMatch::Exact) {
             return self
                 .list_page(call, options, revision, None)
-                .map_err(|e| ApiError::expired(e.to_string()));
+                .map_err(|_| ApiError::expired(LIST_EXPIRED));
         }
-        let page = self.list_page(call, options, self.store.revision(), None);
+        // From a cache that has any state there are no pages; a page of a certain state is of exactly that one.
+        let (options, revision) = match (options.matching, options.revision) {
+            (None | Some(RevisionMatch::NotOlderThan), Some(0)) => (
+                &ListOptions {
+                    limit: None,
+                    ..options.clone()
+                },
+                self.store.revision(),
+            ),
+            (None, Some(asked)) if options.limit.is_some() => (options, asked),
+            _ => (options, self.store.revision()),
+        };
+        let page = self.list_page(call, options, revision, None);
         page.map_err(|e| ApiError::expired(e.to_string()))
     }
 
@@ -223,6 +238,6 @@ fn decode_token(token: &str) -> Result<(u64, Key), ApiError> {
         Some((token.get("rv")?.as_u64()?, Key::new(namespace, name)))
     };
     read().ok_or_else(|| {
-        ApiError::bad_request("invalid continue token: continue key is not valid: it was not made by this server")
+        ApiError::bad_request("invalid continue token: continue key is not valid: illegal base64 data at input byte 0")
     })
 }

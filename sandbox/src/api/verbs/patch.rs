@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
 
-use super::admit::Source;
+use super::admit::{Source, group_version};
 use crate::api::{
     apply,
     convert::from_storage,
@@ -13,7 +14,7 @@ use crate::api::{
     state::{Call, Reply, State},
     status::ApiError,
 };
-use crate::surface::strategic;
+use crate::surface::strategic::{self, PatchError};
 
 /// The kinds of patches, told apart by their media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +44,13 @@ impl PatchKind {
     pub(super) fn lay_over(self, call: &Call<'_>, object: &mut Value, patch: Value) -> Result<(), ApiError> {
         match self {
             Self::Json => {
-                let patch: json_patch::Patch = serde_json::from_value(patch)
-                    .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
-                json_patch::patch(object, &patch).map_err(|_| ApiError::unprocessable())
+                let operations = patch.as_array().cloned();
+                let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|error| match operations {
+                    // Of a list of operations it is told only that it does not work.
+                    Some(_) => ApiError::unprocessable(),
+                    None => ApiError::bad_request(format!("error decoding patch: {error}")),
+                })?;
+                json_patch::patch(object, &lenient(object, patch)).map_err(|_| ApiError::unprocessable())
             }
             Self::Strategic if call.resource.custom => {
                 let accepted = [
@@ -56,9 +61,10 @@ impl PatchKind {
                 Err(ApiError::unsupported_media_type(&accepted))
             }
             Self::Strategic => match &call.resource.schema {
-                Some(schema) => {
-                    strategic::patch(schema, object, patch).map_err(|error| ApiError::bad_request(error.to_string()))
-                }
+                Some(schema) => strategic::patch(schema, object, patch).map_err(|error| match error {
+                    PatchError::NoMergeKey { .. } => ApiError::unknown(error.to_string()),
+                    _ => ApiError::bad_request(error.to_string()),
+                }),
                 None => Err(ApiError::unprocessable()),
             },
             Self::Merge | Self::Apply => {
@@ -83,9 +89,13 @@ impl State {
         let existing = self.existing(call)?;
         let mut new = from_storage(call.resource, &existing.value).into_owned();
         kind.lay_over(call, &mut new, patch)?;
+        if !call.resource.custom {
+            call.check_patched(&new)?;
+        }
         call.check_body(&mut new)?;
         check_name(call, &new)?;
         let warnings = call.admit(&mut new, options, Source::Patch)?;
+        call.check_uid(&new, &existing.value)?;
         self.own(call, Some(&existing.value), &mut new, options);
         self.replace(call, &existing, new, options, warnings)
     }
@@ -103,6 +113,7 @@ impl State {
         if meta_value(patch, "managedFields").is_some() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
+        call.check_body_namespace(patch)?;
         let faults = apply::faults(resource.schema.as_deref(), patch);
         if !faults.is_empty() {
             let list = match faults.as_slice() {
@@ -140,6 +151,7 @@ impl State {
         check_name(call, &new)?;
         let warnings = call.admit(&mut new, options, Source::Apply)?;
         if let Ok(existing) = existing {
+            call.check_uid(&new, &existing.value)?;
             return self.replace(call, &existing, new, options, warnings);
         }
         if meta_value(&new, "uid").is_some() {
@@ -153,13 +165,18 @@ impl State {
     }
 }
 
-/// Group and version with a slash between them, in the core group too.
-fn group_version(version: &str) -> String {
-    if version.contains('/') {
-        version.to_owned()
-    } else {
-        format!("/{version}")
-    }
+/// Kubernetes adds a field that is to be replaced and is not there.
+fn lenient(object: &Value, patch: json_patch::Patch) -> json_patch::Patch {
+    let lenient = |operation| match operation {
+        PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
+            PatchOperation::Add(AddOperation {
+                path: replace.path,
+                value: replace.value,
+            })
+        }
+        other => other,
+    };
+    json_patch::Patch(patch.0.into_iter().map(lenient).collect())
 }
 
 fn check_name(call: &Call<'_>, object: &Value) -> Result<(), ApiError> {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api::{
     clock::seconds,
+    field_error::FieldError,
     object::{array, child, is_terminating, map, meta, meta_value, metadata},
     options::{DeleteOptions, WriteOptions},
     request::RequestInfo,
@@ -14,10 +15,42 @@ use crate::api::{
     store::Key,
 };
 
+/// The tables of what pods name.
+const PRIORITIES: &str = "priorityclasses.scheduling.k8s.io";
+const ACCOUNTS: &str = "serviceaccounts.";
+
 /// The table of disruption budgets.
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 
 impl State {
+    /// What a new pod names must exist. The account `default` always does.
+    pub(in crate::api) fn admit_pod(&self, call: &Call<'_>, pod: &Value) -> Result<(), ApiError> {
+        if call.resource.names.kind != "Pod" || call.resource.custom {
+            return Ok(());
+        }
+        let text = |field: &str| pod.pointer(field).and_then(Value::as_str).unwrap_or_default();
+        let (class, account) = (text("/spec/priorityClassName"), text("/spec/serviceAccountName"));
+        let refused = |why: &str| Err(ApiError::forbidden(&call.resource.name(), meta(pod, "name"), why));
+        let known = class.is_empty() || class.starts_with("system-");
+        if !known && self.store.get(PRIORITIES, &Key::new("", class)).is_none() {
+            return refused(&format!("no PriorityClass with name {class} was found"));
+        }
+        let priority = pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0);
+        if class.is_empty() && priority != 0 {
+            return refused(&format!(
+                "the integer value of priority ({priority}) must not be provided in pod spec; priority admission \
+                 controller computed 0 from the given PriorityClass name"
+            ));
+        }
+        let namespace = call.request.namespace.as_str();
+        if account != "default" && self.store.get(ACCOUNTS, &Key::new(namespace, account)).is_none() {
+            return refused(&format!(
+                "error looking up service account {namespace}/{account}: serviceaccount {account:?} not found"
+            ));
+        }
+        Ok(())
+    }
+
     /// Puts a pod on a node.
     pub(in crate::api) fn bind(
         &mut self,
@@ -31,6 +64,24 @@ impl State {
             ));
         }
         let existing = self.existing(call)?;
+        let kind = binding
+            .pointer("/target/kind")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if !matches!(kind, "" | "Node") {
+            let supported = ["Node", "<empty>"];
+            return Err(ApiError::unknown(
+                FieldError::not_supported("target.kind", kind, &supported).to_string(),
+            ));
+        }
+        if binding
+            .pointer("/target/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .is_empty()
+        {
+            return Err(ApiError::unknown(FieldError::required("target.name", "").to_string()));
+        }
         let bindings = GroupResource {
             group: String::new(),
             resource: "pods/binding".into(),
@@ -40,9 +91,12 @@ impl State {
         for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
             let (wanted, is) = (meta(binding, field), meta(pod, field));
             if !wanted.is_empty() && wanted != is {
-                return refused(format!(
-                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}"
-                ));
+                let why = format!(
+                    "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
+                     Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}",
+                    call.storage_path()
+                );
+                return Err(ApiError::conflict(&call.resource.name(), name, &why));
             }
         }
         if is_terminating(pod) {

@@ -48,6 +48,11 @@ impl State {
         if let Some(fields) = scale.as_object_mut() {
             fields.insert("kind".into(), "Scale".into());
             fields.insert("apiVersion".into(), VERSION.into());
+            // A Scale does not tell none from nothing, and nobody owns nothing.
+            let spec = child(fields, "spec");
+            if spec.get("replicas") == Some(&json!(0)) {
+                spec.shift_remove("replicas");
+            }
         }
         let owner = Owner::new(&options.manager, false, "scale", VERSION);
         typed().update(&live, &mut scale, &owner, self.clock.now());

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::admit::Source;
 use crate::api::{
     apply::keep_times,
+    builtin,
     convert::to_storage,
     field_error::FieldError,
     object::{child, finalizers, map, meta, meta_value, set_meta},
@@ -32,17 +33,16 @@ impl State {
                 "the name of the object ({body}) does not match the name on the URL ({url})"
             )));
         }
+        let warnings = call.admit(&mut object, options, Source::Body)?;
         let existing = match self.existing(call) {
             Ok(existing) => existing,
             Err(_) if call.resource.create_on_update && call.request.subresource.is_empty() => {
                 self.check_namespace(call, &call.request.name)?;
-                let warnings = call.admit(&mut object, options, Source::Body)?;
                 self.own(call, None, &mut object, options);
                 return self.insert(call, object, options, warnings);
             }
             Err(error) => return Err(error),
         };
-        let warnings = call.admit(&mut object, options, Source::Body)?;
         self.own(call, Some(&existing.value), &mut object, options);
         self.replace(call, &existing, object, options, warnings)
     }
@@ -77,6 +77,9 @@ impl State {
             return Err(ApiError::conflict(&resource.name(), name, MODIFIED));
         }
         restrict(call, &old.value, &mut new);
+        if !resource.custom && call.request.subresource.is_empty() {
+            builtin::prepare_update(resource, &mut new);
+        }
         for field in [
             "uid",
             "creationTimestamp",
@@ -117,6 +120,7 @@ impl State {
             self.remove(call.table(), &call.key());
             return answer(Object::detached(new, old.revision));
         }
+        self.take_back(call, &old.value, &new);
         answer(self.store.put(call.table(), call.key(), new))
     }
 }

@@ -92,7 +92,11 @@ fn versions(spec: &Map<String, Value>, creating: bool, errors: &mut Vec<FieldErr
     let storage: Vec<_> = list.iter().filter(stored).map(name).collect();
     if storage.len() != 1 {
         let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", all, why));
+        errors.push(FieldError::invalid(
+            "spec.versions",
+            spec.get("versions").map_or(Value::Null, |_| shown(list)),
+            why,
+        ));
     }
     if creating {
         stored_versions(&storage, errors);
@@ -104,6 +108,18 @@ fn versions(spec: &Map<String, Value>, creating: bool, errors: &mut Vec<FieldErr
         }
     }
     columns::check(list, errors);
+}
+
+/// Versions as Kubernetes shows them, with the names of the server's own fields. Schemas are kept elsewhere.
+fn shown(versions: &[Value]) -> Value {
+    let one = |version: &Value| {
+        let field = |name: &str| version.get(name).cloned().unwrap_or_default();
+        let flag = |name: &str| version.get(name).and_then(Value::as_bool).unwrap_or_default();
+        json!({"Name": field("name"), "Served": flag("served"), "Storage": flag("storage"),
+            "Deprecated": flag("deprecated"), "DeprecationWarning": field("deprecationWarning"), "Schema": null,
+            "Subresources": null, "AdditionalPrinterColumns": null, "SelectableFields": null})
+    };
+    versions.iter().map(one).collect()
 }
 
 /// What a new definition's status will say is stored.

@@ -141,7 +141,7 @@ fn what_cannot_be_followed_says_why() {
     for (change, why) in [
         (
             json!({"containers": [{"image": "x"}]}),
-            r#"map: {"image":"x"} does not contain declared merge key: name"#,
+            "map: map[image:x] does not contain declared merge key: name",
         ),
         (
             json!({"$patch": "melt"}),

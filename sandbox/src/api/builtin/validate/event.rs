@@ -13,6 +13,30 @@ const LIMITS: [(&str, usize); 4] = [
     ("message", 1024),
 ];
 
+/// An event of the newer group stays what it was, but for its series.
+pub(super) fn update(errors: &mut Errors, object: &Value, old: &Value) {
+    if !is_set(object, "eventTime") {
+        return;
+    }
+    for (field, told) in [
+        ("involvedObject", "involvedObject"),
+        ("reason", "reason"),
+        ("message", "message"),
+        ("source", "source"),
+        ("firstTimestamp", "firstTimestamp"),
+        ("lastTimestamp", "lastTimestamp"),
+        ("count", "count"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    ] {
+        errors.immutable(told, object.get(field), old.get(field));
+    }
+}
+
 /// An event as it is stored. `lenient`: it came through the core group, or is only changed.
 pub(super) fn event(errors: &mut Errors, object: &Value, lenient: bool) {
     let involved = object.get("involvedObject").unwrap_or(&Value::Null);

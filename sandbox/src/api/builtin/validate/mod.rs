@@ -4,6 +4,8 @@
 mod event;
 mod others;
 mod pod;
+mod probe;
+mod scheduling;
 mod service;
 mod workload;
 
@@ -36,13 +38,60 @@ pub(super) fn check(names: &Resource, object: &Value, old: Option<&Value>) -> Ve
         "PodDisruptionBudget" => others::budget(&mut errors, spec),
         "ConfigMap" | "Secret" => others::data(&mut errors, kind, object, old),
         "Lease" => others::lease(&mut errors, spec),
+        "Node" => others::node(&mut errors, spec, old_spec),
         "EndpointSlice" => others::slice(&mut errors, object, old),
-        "Event" => event::event(&mut errors, object, names.group.is_empty() || old.is_some()),
+        "Event" => {
+            event::event(&mut errors, object, names.group.is_empty() || old.is_some());
+            if let Some(old) = old.filter(|_| !names.group.is_empty()) {
+                event::update(&mut errors, object, old);
+            }
+        }
         "RoleBinding" | "ClusterRoleBinding" => others::binding(&mut errors, object, old),
         "CustomResourceDefinition" => errors.0 = validate_definition(object, old),
         _ => {}
     }
     errors.0
+}
+
+/// Why a status is refused.
+pub(super) fn check_status(names: &Resource, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let status = object.get("status").unwrap_or(&Value::Null);
+    match names.kind.as_str() {
+        kind @ ("Deployment" | "ReplicaSet") => workload::status(&mut errors, kind, status),
+        "Service" => {
+            let balancer = status.get("loadBalancer").unwrap_or(&Value::Null);
+            let kind = object.get("spec").map_or("", |spec| text(spec, "type"));
+            if list(balancer, "ingress").next().is_some() && kind != "LoadBalancer" {
+                let why = "may only be used when `spec.type` is 'LoadBalancer'";
+                errors.push(FieldError::forbidden("status.loadBalancer.ingress", why));
+            }
+        }
+        "Pod" => {
+            for (path, address) in indexed(status, "podIPs", "status") {
+                let address = text(address, "ip");
+                if address.parse::<std::net::IpAddr>().is_err() {
+                    errors.invalid(path, address, super::address::NO_ADDRESS);
+                }
+            }
+        }
+        _ => {}
+    }
+    errors.0
+}
+
+/// The finalizers that have no domain and are not Kubernetes' own: built-in objects are not made with such.
+pub(super) fn unknown_finalizers(metadata: &Value) -> Vec<FieldError> {
+    let known = ["kubernetes", "orphan", "foregroundDeletion"];
+    let finalizers = indexed(metadata, "finalizers", "metadata").into_iter();
+    let unknown = finalizers.filter_map(|(path, finalizer)| {
+        let name = finalizer
+            .as_str()
+            .filter(|name| !name.contains('/') && !known.contains(name))?;
+        let why = "name is neither a standard finalizer name nor is it fully qualified";
+        Some(FieldError::invalid(path, name, why))
+    });
+    unknown.collect()
 }
 
 /// The errors found so far.

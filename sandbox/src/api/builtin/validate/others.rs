@@ -120,7 +120,17 @@ pub(super) fn data(errors: &mut Errors, kind: &str, object: &Value, old: Option<
                            '[-._a-zA-Z0-9]+')";
                 errors.invalid(format!("{field}[{key}]"), key.as_str(), why);
             }
+            if field == "data" && object.get("binaryData").is_some_and(|data| data.get(key).is_some()) {
+                errors.invalid(
+                    format!("data[{key}]"),
+                    key.as_str(),
+                    "duplicate of key present in binaryData",
+                );
+            }
         }
+    }
+    if kind == "Secret" {
+        secret(errors, object);
     }
     let Some(old) = old else { return };
     if kind == "Secret" {
@@ -140,6 +150,44 @@ pub(super) fn data(errors: &mut Errors, kind: &str, object: &Value, old: Option<
                     "field is immutable when `immutable` is set",
                 ));
             }
+        }
+    }
+}
+
+/// What secrets of certain types must hold.
+fn secret(errors: &mut Errors, object: &Value) {
+    let has = |key: &str| object.get("data").is_some_and(|data| data.get(key).is_some());
+    let mut require = |keys: &[&str]| {
+        for key in keys.iter().filter(|key| !has(key)) {
+            errors.required(format!("data[{key}]"));
+        }
+    };
+    match text(object, "type") {
+        "kubernetes.io/tls" => require(&["tls.crt", "tls.key"]),
+        "kubernetes.io/dockerconfigjson" => require(&[".dockerconfigjson"]),
+        "kubernetes.io/dockercfg" => require(&[".dockercfg"]),
+        "kubernetes.io/ssh-auth" => require(&["ssh-privatekey"]),
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => require(&["username", "password"]),
+        "kubernetes.io/service-account-token" => {
+            let account = "kubernetes.io/service-account.name";
+            let named = object
+                .pointer("/metadata/annotations")
+                .map_or("", |annotations| text(annotations, account));
+            if named.is_empty() {
+                errors.required(format!("metadata.annotations[{account}]"));
+            }
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn node(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
+    // Changed nodes are looked at twice.
+    for _ in 0..=usize::from(old.is_some()) {
+        for (index, taint) in list(spec, "taints").enumerate() {
+            let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+            let path = format!("metadata.taints[{index}].effect");
+            errors.one_of(path, taint.get("effect"), &effects);
         }
     }
 }

@@ -2,10 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Errors, indexed, is_set, list, text};
-use crate::api::{
-    builtin::quantity,
-    field_error::{FieldError, FieldErrorKind},
+use super::{Errors, indexed, is_set, list, probe, scheduling, text};
+use crate::{
+    api::{
+        builtin::quantity,
+        field_error::{FieldError, FieldErrorKind},
+    },
+    schema::names,
 };
 
 /// What may not be changed, as users are told.
@@ -25,6 +28,11 @@ pub(super) fn spec(errors: &mut Errors, spec: &Value, path: &str) {
         for (path, item) in indexed(spec, field, path) {
             errors.name(item, &path, &mut names);
             container(errors, item, &path, &volumes);
+            if field == "containers" || text(item, "restartPolicy") == "Always" {
+                probe::probes(errors, item, &path);
+            } else {
+                probe::forbid(errors, item, &path);
+            }
         }
     }
     if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
@@ -34,6 +42,18 @@ pub(super) fn spec(errors: &mut Errors, spec: &Value, path: &str) {
     errors.one_of(format!("{path}.restartPolicy"), spec.get("restartPolicy"), &restart);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     errors.one_of(format!("{path}.dnsPolicy"), spec.get("dnsPolicy"), &policies);
+    scheduling::node_selector(errors, spec, path);
+    scheduling::affinity(errors, spec, path);
+    for field in ["serviceAccountName", "nodeName"] {
+        let name = text(spec, field);
+        for why in Some(name)
+            .filter(|name| !name.is_empty())
+            .map(names::subdomain)
+            .unwrap_or_default()
+        {
+            errors.invalid(format!("{path}.{field}"), name, why);
+        }
+    }
     if let Some(seconds) = spec
         .get("activeDeadlineSeconds")
         .and_then(Value::as_i64)
@@ -45,14 +65,17 @@ pub(super) fn spec(errors: &mut Errors, spec: &Value, path: &str) {
             "must be between 1 and 2147483647, inclusive",
         );
     }
-    for (path, toleration) in indexed(spec, "tolerations", path) {
-        let operators = ["Equal", "Exists"];
-        errors.one_of(format!("{path}.operator"), toleration.get("operator"), &operators);
-        if text(toleration, "operator") == "Exists" && !text(toleration, "value").is_empty() {
-            let why = "value must be empty when `operator` is 'Exists'";
-            errors.invalid(format!("{path}.operator"), text(toleration, "value"), why);
+    for field in ["hostname", "subdomain"] {
+        let name = text(spec, field);
+        for why in Some(name)
+            .filter(|name| !name.is_empty())
+            .map(names::label)
+            .unwrap_or_default()
+        {
+            errors.invalid(format!("{path}.{field}"), name, why);
         }
     }
+    scheduling::tolerations(errors, spec, path);
 }
 
 /// The sources of volumes that can be told apart here, in the order in which Kubernetes looks at them.
@@ -101,6 +124,11 @@ fn container(errors: &mut Errors, container: &Value, path: &str, volumes: &[&str
             "must not have leading or trailing whitespace",
         );
     }
+    errors.one_of(
+        format!("{path}.terminationMessagePolicy"),
+        container.get("terminationMessagePolicy"),
+        &["File", "FallbackToLogsOnError"],
+    );
     ports(errors, container, path);
     for (path, variable) in indexed(container, "env", path) {
         environment(errors, variable, &path);
@@ -185,6 +213,15 @@ fn environment(errors: &mut Errors, variable: &Value, path: &str) {
             "may not have more than one field specified at a time",
         );
     }
+    if let Some(field) = from.get("fieldRef").map(|reference| text(reference, "fieldPath")) {
+        let path = format!("{path}.fieldRef.fieldPath");
+        if field.is_empty() {
+            errors.required(path);
+        } else if !is_field(field) {
+            let why = format!("error converting fieldPath: field label not supported: {field}");
+            errors.invalid(path, field, why);
+        }
+    }
     for source in ["secretKeyRef", "configMapKeyRef"] {
         if let Some(reference) = from.get(source) {
             if text(reference, "name").is_empty() {
@@ -197,29 +234,34 @@ fn environment(errors: &mut Errors, variable: &Value, path: &str) {
     }
 }
 
+/// What a variable can be told of its pod.
+const FIELDS: [&str; 9] = [
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+
+fn is_field(path: &str) -> bool {
+    FIELDS.contains(&path) || path.starts_with("metadata.labels[") || path.starts_with("metadata.annotations[")
+}
+
 fn resources(errors: &mut Errors, container: &Value, path: &str) {
     let resources = container.get("resources").unwrap_or(&Value::Null);
-    for field in ["limits", "requests"] {
-        for (name, amount) in resources.get(field).and_then(Value::as_object).into_iter().flatten() {
-            let at = format!("{path}.{field}[{name}]");
-            if !name.contains('/') && !RESOURCES.contains(&name.as_str()) && !name.starts_with("hugepages-") {
-                let why = "must be a standard resource type or fully qualified";
-                errors.invalid(at.as_str(), name.as_str(), why);
-                errors.invalid(at.as_str(), name.as_str(), "must be a standard resource for containers");
-            }
-            if amount.as_str().is_some_and(|amount| amount.starts_with('-')) {
-                let why = "must be greater than or equal to 0";
-                errors.invalid(at, amount.clone(), why);
-            }
-        }
+    let amounts = |field: &str| resources.get(field).and_then(Value::as_object).into_iter().flatten();
+    for (name, amount) in amounts("limits") {
+        amount_of(errors, &format!("{path}.limits[{name}]"), name, amount);
     }
-    for (name, request) in resources
-        .get("requests")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
+    let mut unlimited = false;
+    for (name, request) in amounts("requests") {
+        amount_of(errors, &format!("{path}.requests[{name}]"), name, request);
         let limit = resources.get("limits").and_then(|limits| limits.get(name));
+        unlimited |= limit.is_none() && name.contains('/');
         let (Some(limit), Some(request)) = (limit.and_then(Value::as_str), request.as_str()) else {
             continue;
         };
@@ -227,6 +269,27 @@ fn resources(errors: &mut Errors, container: &Value, path: &str) {
             let why = format!("must be less than or equal to {name} limit of {limit}");
             errors.invalid(format!("{path}.requests"), request, why);
         }
+    }
+    if unlimited {
+        let why = "Limit must be set for non overcommitable resources";
+        errors.push(FieldError::required(format!("{path}.limits"), why));
+    }
+}
+
+/// One amount of one resource.
+fn amount_of(errors: &mut Errors, at: &str, name: &str, amount: &Value) {
+    if !name.contains('/') && !RESOURCES.contains(&name) && !name.starts_with("hugepages-") {
+        let why = "must be a standard resource type or fully qualified";
+        errors.invalid(at, name, why);
+        errors.invalid(at, name, "must be a standard resource for containers");
+    }
+    let text = amount.as_str().unwrap_or_default();
+    if text.starts_with('-') {
+        errors.invalid(at, amount.clone(), "must be greater than or equal to 0");
+    }
+    // Of what Kubernetes does not know it cannot give out a part.
+    if name.contains('/') && text.ends_with('m') {
+        errors.invalid(at, amount.clone(), "must be an integer");
     }
 }
 
@@ -331,9 +394,9 @@ mod tests {
             told(&json!({"containers": [container]})),
             [
                 "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
+                "spec.containers[0].resources.requests: Invalid value: \"1500m\": must be less than or equal to cpu limit of 1",
                 "spec.containers[0].resources.requests[gpu]: Invalid value: \"gpu\": must be a standard resource type or fully qualified",
                 "spec.containers[0].resources.requests[gpu]: Invalid value: \"gpu\": must be a standard resource for containers",
-                "spec.containers[0].resources.requests: Invalid value: \"1500m\": must be less than or equal to cpu limit of 1",
             ]
         );
     }

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Errors, indexed, is_set, list, text};
-use crate::{api::field_error::FieldError, schema::NameRule};
+use crate::{
+    api::{builtin::address::NO_ADDRESS, field_error::FieldError},
+    schema::{NameRule, names},
+};
 
 pub(super) fn service(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
     let kind = text(spec, "type");
@@ -11,6 +14,14 @@ pub(super) fn service(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
     let ports = list(spec, "ports").count();
     if ports == 0 && !headless && kind != "ExternalName" {
         errors.required("spec.ports");
+    }
+    for (key, value) in spec.get("selector").and_then(Value::as_object).into_iter().flatten() {
+        for why in names::qualified(key) {
+            errors.invalid("spec.selector", key.as_str(), why);
+        }
+        for why in names::label_value(value.as_str().unwrap_or_default()) {
+            errors.invalid("spec.selector", value.clone(), why);
+        }
     }
     errors.one_of(
         "spec.sessionAffinity".into(),
@@ -46,6 +57,27 @@ pub(super) fn service(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
             errors.push(FieldError::duplicate(path, value));
         }
         seen.push(key);
+    }
+    for (path, address) in indexed(spec, "externalIPs", "spec") {
+        if address
+            .as_str()
+            .is_none_or(|address| address.parse::<std::net::IpAddr>().is_err())
+        {
+            errors.invalid(path, address.clone(), NO_ADDRESS);
+        }
+    }
+    errors.one_of(
+        "spec.internalTrafficPolicy".into(),
+        spec.get("internalTrafficPolicy"),
+        &["Cluster", "Local"],
+    );
+    if kind == "ClusterIP" {
+        for (path, port) in indexed(spec, "ports", "spec") {
+            if port.get("nodePort").is_some_and(|port| *port != 0) {
+                let why = "may not be used when `type` is 'ClusterIP'";
+                errors.push(FieldError::forbidden(format!("{path}.nodePort"), why));
+            }
+        }
     }
     if let Some(old) = old {
         address_stays(errors, spec, old);

@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Errors, is_set, pod, text};
-use crate::api::{field_error::FieldError, selector::LabelSelector};
+use super::{Errors, indexed, is_set, list, pod, text};
+use crate::{
+    api::{field_error::FieldError, selector::LabelSelector},
+    schema::names,
+};
 
 pub(super) fn deployment(errors: &mut Errors, spec: &Value, old: Option<&Value>) {
     errors.not_negative(spec, "replicas", "spec");
@@ -57,6 +60,31 @@ pub(super) fn job(errors: &mut Errors, spec: &Value) {
     }
 }
 
+/// Whether the expressions of a selector make sense.
+fn expressions(errors: &mut Errors, selector: &Value) -> bool {
+    let before = errors.0.len();
+    for (path, expression) in indexed(selector, "matchExpressions", "spec.selector") {
+        let values = list(expression, "values").next().is_some();
+        match text(expression, "operator") {
+            "In" | "NotIn" if !values => errors.push(FieldError::required(
+                format!("{path}.values"),
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            )),
+            "Exists" | "DoesNotExist" if values => errors.push(FieldError::forbidden(
+                format!("{path}.values"),
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            )),
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(format!("{path}.operator"), other, "not a valid selector operator"),
+        }
+        let key = text(expression, "key");
+        for why in names::qualified(key) {
+            errors.invalid(format!("{path}.key"), key, why);
+        }
+    }
+    errors.0.len() == before
+}
+
 fn selector_and_template(errors: &mut Errors, called: &str, spec: &Value) {
     let selector = spec.get("selector").filter(|selector| !selector.is_null());
     let size = |field: &str| {
@@ -74,10 +102,14 @@ fn selector_and_template(errors: &mut Errors, called: &str, spec: &Value) {
         }
         Some(_) => {}
     }
+    let readable = selector.is_none_or(|selector| expressions(errors, selector));
+    if let Some(selector) = selector.filter(|_| !readable) {
+        errors.invalid("spec.selector", selector.clone(), "invalid label selector");
+    }
     let template = spec.get("template").unwrap_or(&Value::Null);
     // What selects nothing fits no template, what selects all fits any.
     let fits = selector.is_some_and(|selector| LabelSelector::from_object(selector).matches(template));
-    if !fits {
+    if readable && !fits {
         let labels = template
             .get("metadata")
             .and_then(|metadata| metadata.get("labels"))
@@ -101,6 +133,35 @@ fn selector_and_template(errors: &mut Errors, called: &str, spec: &Value) {
     }
 }
 
+/// What is said of a share that is none.
+const NO_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+                          '93%', regex used for validation is '[0-9]+%')";
+
+/// What a controller writes of replicas: all are numbers, and none is more than those of which it is a part.
+pub(super) fn status(errors: &mut Errors, kind: &str, status: &Value) {
+    let parts: &[&str] = match kind {
+        "Deployment" => &["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"],
+        _ => &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    };
+    for field in parts.iter().chain(&["unavailableReplicas"]) {
+        errors.not_negative(status, field, "status");
+    }
+    errors.not_negative(status, "observedGeneration", "status");
+    let number = |field: &str| status.get(field).and_then(Value::as_i64).unwrap_or(0);
+    for field in parts.iter().skip(1).filter(|field| number(field) > number("replicas")) {
+        let why = "cannot be greater than status.replicas";
+        errors.invalid(format!("status.{field}"), number(field), why);
+    }
+    if number("availableReplicas") > number("readyReplicas") {
+        let available = number("availableReplicas");
+        errors.invalid(
+            "status.availableReplicas",
+            available,
+            "cannot be greater than readyReplicas",
+        );
+    }
+}
+
 fn strategy(errors: &mut Errors, strategy: &Value) {
     let path = "spec.strategy.rollingUpdate";
     match text(strategy, "type") {
@@ -113,6 +174,15 @@ fn strategy(errors: &mut Errors, strategy: &Value) {
         "Recreate" => {}
         "RollingUpdate" => {
             let rolling = strategy.get("rollingUpdate").unwrap_or(&Value::Null);
+            for field in ["maxUnavailable", "maxSurge"] {
+                if let Some(Value::String(percent)) = rolling.get(field) {
+                    let digits = percent.strip_suffix('%').unwrap_or_default();
+                    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                        errors.invalid(format!("{path}.{field}"), percent.as_str(), NO_PERCENT);
+                    }
+                }
+                errors.not_negative(rolling, field, path);
+            }
             let zero = |field: &str| matches!(rolling.get(field), Some(v) if *v == 0 || *v == "0%");
             if zero("maxUnavailable") && zero("maxSurge") {
                 let value = rolling.get("maxUnavailable").cloned().unwrap_or(json!(0));
