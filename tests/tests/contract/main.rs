@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 async fn run(filter: Option<&str>) -> bool {
-    let Some(pair) = Pair::start().await else {
+    let Some(pair) = Box::pin(Pair::start()).await else {
         println!("skipped: {}", skerry_tests::tools::NO_CONTROL_PLANE);
         return true;
     };
