@@ -59,7 +59,7 @@ async fn an_edit_of_what_somebody_else_applied_is_carried_out_and_stands_until_t
 
 #[tokio::test(start_paused = true)]
 #[ignore = "asks for a real control plane: tests/cluster/run"]
-async fn an_edit_of_a_childs_field_is_put_back_where_it_is_the_managers_and_kept_where_it_is_not() {
+async fn an_edit_of_a_field_of_a_child_is_put_back_where_it_is_the_managers_and_kept_where_it_is_not() {
     let cluster = Cluster::at_work().await;
     let child = format!("deployment/{EDGE}");
     edit(&cluster, &child, "example/little:v1", "example/other:v1").await;
