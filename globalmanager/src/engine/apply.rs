@@ -1,7 +1,8 @@
 //! Makes the cluster match a plan, sending nothing that would change nothing.
 //!
-//! A child is made (again) or re-owned only after a second look at its owner, straight at the API server: the cache may
-//! be older than an orphan deletion, and what was orphaned must stay so.
+//! A child is made (again), re-owned or deleted only after a second look at its owner, straight at the API server: the
+//! cache may be older than an orphan deletion, and what was orphaned must stay so; it may be older than a job's end, and
+//! what has ended must not begin again.
 
 use kube::{
     Api,
@@ -27,8 +28,17 @@ pub(crate) struct Done {
     pub(crate) applied: Applied,
     /// Whether anything was written.
     pub(crate) wrote: bool,
-    /// The owner turned out to be gone or on its way out: nothing more is to be done.
-    pub(crate) owner_gone: bool,
+    /// What was found at the second look, where it keeps anything more from being done.
+    pub(crate) ended: Option<Stopped>,
+}
+
+/// Why the rest of a plan is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// The owner is gone or on its way out.
+    OwnerGone,
+    /// The owner is not any more what the plan was made from; a watch will tell.
+    OwnerNewer,
 }
 
 /// Carries out the children of `plan`.
@@ -54,16 +64,19 @@ pub(crate) async fn apply<K: Kind>(
         resource,
         uid,
         namespace,
-        second_look: None,
+        looked: false,
         done: Done::default(),
     };
     for child in children {
         work.make(child, &live).await?;
-        if work.done.owner_gone {
+        if work.done.ended.is_some() {
             return Ok(work.done);
         }
     }
     work.prune(children, &live).await?;
+    if work.done.ended.is_some() {
+        return Ok(work.done);
+    }
     work.collect();
     Ok(work.done)
 }
@@ -73,8 +86,8 @@ struct Work<'a, K> {
     resource: &'a K,
     uid: &'a str,
     namespace: String,
-    /// Whether the owner still was there at the second look, once there was one.
-    second_look: Option<bool>,
+    /// Whether the second look has shown the owner as the plan has it.
+    looked: bool,
     done: Done,
 }
 
@@ -114,8 +127,7 @@ impl<K: Kind> Work<'_, K> {
 
     /// The second look: is the owner still there, and is the child's name free or our own?
     async fn may_make(&mut self, child: &Child) -> Result<bool, Error> {
-        if !self.owner_stays().await? {
-            self.done.owner_gone = true;
+        if !self.owner_is_as_planned().await? {
             return Ok(false);
         }
         self.watch_name(child);
@@ -172,21 +184,28 @@ impl<K: Kind> Work<'_, K> {
         self.engine.shared.named.lock().also(&key, reference);
     }
 
-    async fn owner_stays(&mut self) -> Result<bool, Error> {
-        if let Some(stays) = self.second_look {
-            return Ok(stays);
+    /// The second look at the owner; where it finds anything else than the plan was made from, nothing more is done.
+    async fn owner_is_as_planned(&mut self) -> Result<bool, Error> {
+        if self.looked {
+            return Ok(true);
         }
         let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.engine.shared.parts.client.clone(), &self.namespace);
         let name = self.resource.meta().name.as_deref().unwrap_or_default();
-        let owner = api
+        let found = api
             .get_opt(name)
             .await
             .map_err(at("taking a second look at the owner"))?;
-        let stays = owner.is_some_and(|owner| {
-            owner.metadata.uid.as_deref() == Some(self.uid) && owner.metadata.deletion_timestamp.is_none()
-        });
-        self.second_look = Some(stays);
-        Ok(stays)
+        let planned = &self.resource.meta().resource_version;
+        self.done.ended = match found.map(|owner| owner.metadata) {
+            Some(owner) if owner.uid.as_deref() != Some(self.uid) || owner.deletion_timestamp.is_some() => {
+                Some(Stopped::OwnerGone)
+            }
+            None => Some(Stopped::OwnerGone),
+            Some(owner) if owner.resource_version != *planned => Some(Stopped::OwnerNewer),
+            Some(_) => None,
+        };
+        self.looked = self.done.ended.is_none();
+        Ok(self.looked)
     }
 
     /// An object of the child's name that the second look found.
@@ -285,6 +304,9 @@ impl<K: Kind> Work<'_, K> {
             .iter()
             .filter(|live| !planned(live) && !live.terminating() && live.label(&label).is_some())
         {
+            if !self.owner_is_as_planned().await? {
+                return Ok(());
+            }
             let uid = stray.uid().to_owned();
             let how = DeleteParams {
                 preconditions: Some(Preconditions {

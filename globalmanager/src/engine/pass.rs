@@ -12,7 +12,16 @@ use skerry_workloads::{
     Children, Event, EventType, Kind, Lookup, Nodes, ObjectKind, Observed, Plan, Reference, References,
 };
 
-use super::{Credential, Engine, ResourceKey, apply, cache, queue::Ended, status};
+use super::{
+    Credential, Engine, ResourceKey,
+    apply::{self, Stopped},
+    cache,
+    queue::Ended,
+    status,
+};
+
+/// A watch that lags behind what the API server says is given so long, unless it tells earlier.
+const BEHIND: Duration = Duration::from_secs(1);
 
 /// Why a pass could not be completed.
 #[derive(Debug, thiserror::Error)]
@@ -86,8 +95,10 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
     }
     place(engine, key, &resource, &uid, &plan, &seen.references);
     let done = apply::apply(engine, &resource, &uid, &plan, seen.children.clone()).await?;
-    if done.owner_gone {
-        return Ok(Ended::Well);
+    match done.ended {
+        Some(Stopped::OwnerGone) => return Ok(Ended::Well),
+        Some(Stopped::OwnerNewer) => return Ok(Ended::Again(BEHIND)),
+        None => {}
     }
     let status_changed = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;
     if done.wrote || status_changed {

@@ -52,8 +52,14 @@ pub(crate) async fn write<K: Kind>(
     let body = json!({
         "apiVersion": K::KIND.api_version(),
         "kind": K::KIND.kind,
-        // The uid keeps this status off a resource that was deleted and made anew under the name.
-        "metadata": {"name": name, "namespace": namespace, "uid": resource.meta().uid},
+        // The uid keeps this status off a resource that was deleted and made anew under the name, the version off one that
+        // has moved on: a status tells of what was seen, and what was recorded meanwhile must not be undone.
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": resource.meta().uid,
+            "resourceVersion": resource.meta().resource_version,
+        },
         "status": wanted,
     });
     let how = PatchParams::apply(names::MANAGER_STATUS).force();

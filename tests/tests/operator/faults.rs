@@ -410,3 +410,32 @@ async fn a_stale_list_makes_no_pod_twice_and_starts_no_finished_job_again() {
     assert_eq!(after["status"]["phase"], "Succeeded");
     assert_eq!(after["status"]["completionTime"], ended["status"]["completionTime"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_view_of_a_job_deletes_no_pod_that_was_made_since() {
+    let world = crate::training().await;
+    let before = world.api.revision().await;
+    world
+        .apply(&crate::edited(
+            crate::JOB,
+            "example/trainer-0:v1",
+            "example/trainer-0:v2",
+        ))
+        .await;
+    world.kill_manager().await;
+    // The job as before the edit; its pods as they are.
+    let revisions = world.api.revision().await - before;
+    let of_jobs = || Match::any().user(MANAGER).resource("federatedlearningjobs").times(1);
+    world
+        .api
+        .faults()
+        .inject(of_jobs().verb(Verb::List), Fault::Stale { revisions });
+    let late = Fault::Latency(Duration::from_secs(10));
+    world.api.faults().inject(of_jobs().verb(Verb::Watch), late);
+    let mark = world.mark();
+    world.start_manager();
+    world.pass(Duration::from_secs(120)).await;
+    let mut written = world.writes_since(mark);
+    written.retain(|write| write.contains(" pods") || write.contains("/status"));
+    assert_eq!(written, Vec::<String>::new());
+}
