@@ -9,8 +9,8 @@ use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyD
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::{BACKDATED, Fingerprint, MANAGER, node_uri};
-use crate::object::is_dns_name;
+use super::{BACKDATED, MANAGER, node_uri};
+use crate::{hash::ContentHash, object::is_dns_name};
 
 /// How long an authority is valid: to replace one is to join all nodes anew.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 365 * 20);
@@ -114,8 +114,8 @@ impl Authority {
     }
 
     /// By what a node knows it before it has joined.
-    pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(&self.certificate)
+    pub fn fingerprint(&self) -> ContentHash {
+        ContentHash::of(&self.certificate)
     }
 
     /// A certificate for `node`, whatever else its signing request asks for.

@@ -16,7 +16,7 @@ mod token;
 
 pub use authority::{Authority, AuthorityError, ManagerCertificate};
 pub use certificate::{CertificateError, NodeCertificate, NodeKey};
-pub use token::{Fingerprint, JoinToken, TokenError, TokenRecord, TokenRefusal};
+pub use token::{JoinToken, TokenError, TokenRecord, TokenRefusal};
 
 /// The name that a manager's certificate is for, whatever its address is: nodes reach managers through addresses that
 /// change.

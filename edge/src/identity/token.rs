@@ -4,53 +4,15 @@ use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+
+use crate::hash::ContentHash;
 
 /// What every token begins with, so that one that leaked can be found.
 const PREFIX: &str = "skerry-join";
 /// Hexadecimal digits of what names a token, and of its secret: 32 and 128 bits.
 const ID: usize = 8;
 const SECRET: usize = 32;
-
-/// The SHA-256 of an authority's certificate.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint([u8; 32]);
-
-impl Fingerprint {
-    /// Of these bytes.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
-    }
-}
-
-impl FromStr for Fingerprint {
-    type Err = TokenError;
-
-    fn from_str(text: &str) -> Result<Self, TokenError> {
-        let mut bytes = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(TokenError);
-        }
-        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = str::from_utf8(digits).map_err(|_| TokenError)?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| TokenError)?;
-        }
-        Ok(Self(bytes))
-    }
-}
 
 /// A text is not a join token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -63,13 +25,13 @@ pub struct JoinToken {
     /// Names the token to the manager.
     pub id: String,
     secret: String,
-    /// The authority of the manager that the node is to join.
-    pub authority: Fingerprint,
+    /// The fingerprint of the authority of the manager that the node is to join: the SHA-256 of its certificate.
+    pub authority: ContentHash,
 }
 
 impl JoinToken {
     /// A new one, under this authority.
-    pub fn generate(authority: Fingerprint) -> Self {
+    pub fn generate(authority: ContentHash) -> Self {
         Self {
             id: format!("{:0ID$x}", rand::random::<u32>()),
             secret: format!("{:0SECRET$x}", rand::random::<u128>()),
@@ -105,7 +67,7 @@ impl FromStr for JoinToken {
         Ok(Self {
             id: id.to_owned(),
             secret: secret.to_owned(),
-            authority: authority.parse()?,
+            authority: authority.parse().map_err(|_| TokenError)?,
         })
     }
 }
@@ -128,12 +90,12 @@ pub struct TokenRecord {
     /// The node that may join.
     pub node: String,
     /// The SHA-256 of the secret.
-    pub secret: String,
+    pub secret: ContentHash,
     /// Until when.
     pub expires: Timestamp,
     /// The SHA-256 of the key with which it was used, once it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used_by: Option<String>,
+    pub used_by: Option<ContentHash>,
 }
 
 /// Why a token does not let a node in. What it says to the node tells nothing that a guess could use.
@@ -158,7 +120,7 @@ impl TokenRecord {
     pub fn new(token: &JoinToken, node: &str, expires: Timestamp) -> Self {
         Self {
             node: node.to_owned(),
-            secret: Fingerprint::of(token.secret().as_bytes()).to_string(),
+            secret: ContentHash::of(token.secret().as_bytes()),
             expires,
             used_by: None,
         }
@@ -166,9 +128,9 @@ impl TokenRecord {
 
     /// Whether a node that shows this secret may have its key certified. The same key may come again, since the answer may
     /// have been lost on the way; another one may not.
-    pub fn judge(&self, secret: &str, node: &str, key: &Fingerprint, now: Timestamp) -> Result<(), TokenRefusal> {
+    pub fn judge(&self, secret: &str, node: &str, key: &ContentHash, now: Timestamp) -> Result<(), TokenRefusal> {
         // Hashes of guesses are compared: how long that takes tells nothing about the secret.
-        if self.secret != Fingerprint::of(secret.as_bytes()).to_string() {
+        if self.secret != ContentHash::of(secret.as_bytes()) {
             return Err(TokenRefusal::Unknown);
         }
         if self.node != node {
@@ -178,16 +140,16 @@ impl TokenRecord {
             return Err(TokenRefusal::Expired);
         }
         match &self.used_by {
-            Some(used) if *used != key.to_string() => Err(TokenRefusal::Used),
+            Some(used) if used != key => Err(TokenRefusal::Used),
             _ => Ok(()),
         }
     }
 
     /// The record once the token was used by this key.
     #[must_use]
-    pub fn used(self, key: &Fingerprint) -> Self {
+    pub fn used(self, key: &ContentHash) -> Self {
         Self {
-            used_by: Some(key.to_string()),
+            used_by: Some(*key),
             ..self
         }
     }
@@ -204,7 +166,7 @@ mod tests {
     }
 
     fn token() -> JoinToken {
-        JoinToken::generate(Fingerprint::of(b"authority"))
+        JoinToken::generate(ContentHash::of(b"authority"))
     }
 
     #[test]
@@ -226,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_token_lets_one_key_of_one_node_in_for_a_while() {
-        let (token, key, other) = (token(), Fingerprint::of(b"key"), Fingerprint::of(b"other"));
+        let (token, key, other) = (token(), ContentHash::of(b"key"), ContentHash::of(b"other"));
         let record = TokenRecord::new(&token, "edge-1", at(12));
         let judge = |record: &TokenRecord, secret: &str, node, key, hour| record.judge(secret, node, key, at(hour));
         assert_eq!(judge(&record, token.secret(), "edge-1", &key, 11), Ok(()));
