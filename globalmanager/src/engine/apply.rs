@@ -22,19 +22,25 @@ use super::{
 };
 
 /// What came of a plan.
+pub(crate) enum Outcome {
+    /// It was carried out.
+    Done(Done),
+    /// The second look showed that it was made from an outdated view: nothing was written.
+    Outdated(Outdated),
+}
+
+/// What a plan that was carried out left behind.
 #[derive(Default)]
 pub(crate) struct Done {
     /// What is there now.
     pub(crate) applied: Applied,
     /// Whether anything was written.
     pub(crate) wrote: bool,
-    /// What was found at the second look, where it keeps anything more from being done.
-    pub(crate) ended: Option<Stopped>,
 }
 
-/// Why the rest of a plan is not carried out.
+/// What the second look showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stopped {
+pub(crate) enum Outdated {
     /// The owner is gone or on its way out.
     OwnerGone,
     /// The owner is not any more what the plan was made from; a watch will tell.
@@ -48,15 +54,13 @@ pub(crate) async fn apply<K: Kind>(
     uid: &str,
     plan: &Plan,
     live: Vec<Live>,
-) -> Result<Done, Error> {
+) -> Result<Outcome, Error> {
     let Children::Exactly(children) = &plan.children else {
-        return Ok(Done {
-            applied: Applied {
-                children: live,
-                failures: vec![],
-            },
-            ..Done::default()
-        });
+        let applied = Applied {
+            children: live,
+            failures: vec![],
+        };
+        return Ok(Outcome::Done(Done { applied, wrote: false }));
     };
     let namespace = resource.meta().namespace.clone().unwrap_or_default();
     let mut work = Work {
@@ -64,21 +68,41 @@ pub(crate) async fn apply<K: Kind>(
         resource,
         uid,
         namespace,
-        looked: false,
         done: Done::default(),
     };
+    let absent = |child: &Child| !matches!(child.make, Make::Keep) && in_place(child, &live).is_none();
+    let strays = strays(K::KIND, children, &live);
+    if (!strays.is_empty() || children.iter().any(absent))
+        && let Some(outdated) = work.second_look().await?
+    {
+        return Ok(Outcome::Outdated(outdated));
+    }
     for child in children {
-        work.make(child, &live).await?;
-        if work.done.ended.is_some() {
-            return Ok(work.done);
-        }
+        work.make(child, in_place(child, &live)).await?;
     }
-    work.prune(children, &live).await?;
-    if work.done.ended.is_some() {
-        return Ok(work.done);
-    }
+    work.prune(strays).await?;
     work.collect();
-    Ok(work.done)
+    Ok(Outcome::Done(work.done))
+}
+
+/// What is there of a child.
+fn in_place<'a>(child: &Child, live: &'a [Live]) -> Option<&'a Live> {
+    live.iter()
+        .find(|live| live.kind == child.kind && live.name() == child.name)
+}
+
+/// What the resource owns and the plan does not name. Only what carries our label *and* a controller owner reference to
+/// the resource: everything else is somebody else's.
+fn strays<'a>(owner: ObjectKind, children: &[Child], live: &'a [Live]) -> Vec<&'a Live> {
+    let label = names::label::name(owner.kind);
+    let planned = |live: &Live| {
+        children
+            .iter()
+            .any(|child| child.kind == live.kind && child.name == live.name())
+    };
+    live.iter()
+        .filter(|live| !planned(live) && !live.terminating() && live.label(&label).is_some())
+        .collect()
 }
 
 struct Work<'a, K> {
@@ -86,16 +110,11 @@ struct Work<'a, K> {
     resource: &'a K,
     uid: &'a str,
     namespace: String,
-    /// Whether the second look has shown the owner as the plan has it.
-    looked: bool,
     done: Done,
 }
 
 impl<K: Kind> Work<'_, K> {
-    async fn make(&mut self, child: &Child, live: &[Live]) -> Result<(), Error> {
-        let mine = live
-            .iter()
-            .find(|live| live.kind == child.kind && live.name() == child.name);
+    async fn make(&mut self, child: &Child, mine: Option<&Live>) -> Result<(), Error> {
         match (&child.make, mine) {
             (Make::Keep, _) | (Make::Create(_), Some(_)) => Ok(()),
             (Make::Apply(_), Some(mine)) if mine.terminating() => Ok(()),
@@ -125,11 +144,8 @@ impl<K: Kind> Work<'_, K> {
         }
     }
 
-    /// The second look: is the owner still there, and is the child's name free or our own?
+    /// Is the child's name free or our own?
     async fn may_make(&mut self, child: &Child) -> Result<bool, Error> {
-        if !self.owner_is_as_planned().await? {
-            return Ok(false);
-        }
         self.watch_name(child);
         let found = self
             .api(child.kind)
@@ -184,31 +200,25 @@ impl<K: Kind> Work<'_, K> {
         self.engine.shared.named.lock().also(&key, reference);
     }
 
-    /// The second look at the owner; where it finds anything else than the plan was made from, nothing more is done.
-    async fn owner_is_as_planned(&mut self) -> Result<bool, Error> {
-        if self.looked {
-            return Ok(true);
-        }
+    /// Looks at the owner itself: what the plan was made from may be older.
+    async fn second_look(&self) -> Result<Option<Outdated>, Error> {
         let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.engine.shared.parts.client.clone(), &self.namespace);
-        let name = self.resource.meta().name.as_deref().unwrap_or_default();
+        let planned = self.resource.meta();
         let found = api
-            .get_opt(name)
+            .get_opt(planned.name.as_deref().unwrap_or_default())
             .await
             .map_err(at("taking a second look at the owner"))?;
-        let planned = &self.resource.meta().resource_version;
-        self.done.ended = match found.map(|owner| owner.metadata) {
+        Ok(match found.map(|owner| owner.metadata) {
+            None => Some(Outdated::OwnerGone),
             Some(owner) if owner.uid.as_deref() != Some(self.uid) || owner.deletion_timestamp.is_some() => {
-                Some(Stopped::OwnerGone)
+                Some(Outdated::OwnerGone)
             }
-            None => Some(Stopped::OwnerGone),
-            Some(owner) if owner.resource_version != *planned => Some(Stopped::OwnerNewer),
+            Some(owner) if owner.resource_version != planned.resource_version => Some(Outdated::OwnerNewer),
             Some(_) => None,
-        };
-        self.looked = self.done.ended.is_none();
-        Ok(self.looked)
+        })
     }
 
-    /// An object of the child's name that the second look found.
+    /// An object of the child's name, now that it was looked up.
     fn found(&self, child: &Child) -> Option<Live> {
         let cache = self.engine.shared.cache.lock();
         let object = cache.get(child.kind, &self.namespace, &child.name)?;
@@ -290,23 +300,10 @@ impl<K: Kind> Work<'_, K> {
         self.done.applied.failures.push(failure);
     }
 
-    /// Deletes what the resource owns and the plan does not name. Only what carries our label *and* a controller owner
-    /// reference to this uid: everything else is somebody else's.
-    async fn prune(&mut self, children: &[Child], live: &[Live]) -> Result<(), Error> {
-        let label = names::label::name(K::KIND.kind);
-        let planned = |live: &Live| {
-            children
-                .iter()
-                .any(|child| child.kind == live.kind && child.name == live.name())
-        };
+    /// Deletes these.
+    async fn prune(&mut self, strays: Vec<&Live>) -> Result<(), Error> {
         self.still_leads()?;
-        for stray in live
-            .iter()
-            .filter(|live| !planned(live) && !live.terminating() && live.label(&label).is_some())
-        {
-            if !self.owner_is_as_planned().await? {
-                return Ok(());
-            }
+        for stray in strays {
             let uid = stray.uid().to_owned();
             let how = DeleteParams {
                 preconditions: Some(Preconditions {

@@ -14,7 +14,7 @@ use skerry_workloads::{
 
 use super::{
     Credential, Engine, ResourceKey,
-    apply::{self, Stopped},
+    apply::{self, Outcome, Outdated},
     cache,
     queue::Ended,
     status,
@@ -94,14 +94,17 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         return Ok(Ended::Well);
     }
     place(engine, key, &resource, &uid, &plan, &seen.references);
-    let done = apply::apply(engine, &resource, &uid, &plan, seen.children.clone()).await?;
-    match done.ended {
-        Some(Stopped::OwnerGone) => return Ok(Ended::Well),
-        Some(Stopped::OwnerNewer) => return Ok(Ended::Again(BEHIND)),
-        None => {}
+    let done = match apply::apply(engine, &resource, &uid, &plan, seen.children.clone()).await? {
+        Outcome::Done(done) => done,
+        Outcome::Outdated(Outdated::OwnerGone) => return Ok(Ended::Well),
+        Outcome::Outdated(Outdated::OwnerNewer) => return Ok(Ended::Again(BEHIND)),
+    };
+    // What was done is told even if the status cannot be written now: the next pass finds it done and has no news.
+    if done.wrote {
+        engine.shared.events.publish(&raw, &plan.events).await;
     }
     let status_changed = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;
-    if done.wrote || status_changed {
+    if status_changed && !done.wrote {
         engine.shared.events.publish(&raw, &plan.events).await;
     }
     Ok(match (done.applied.failures.is_empty(), plan.again) {

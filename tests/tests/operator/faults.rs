@@ -439,3 +439,17 @@ async fn a_stale_view_of_a_job_deletes_no_pod_that_was_made_since() {
     written.retain(|write| write.contains(" pods") || write.contains("/status"));
     assert_eq!(written, Vec::<String>::new());
 }
+
+/// A status that cannot be written takes no news with it: the next pass finds the work done and has nothing to tell.
+#[tokio::test(start_paused = true)]
+async fn what_was_done_is_told_though_the_status_fails() {
+    let world = serving().await;
+    let status = Match::writes().user(MANAGER).subresource("status").times(1);
+    let refused = world.api.faults().inject(status, Fault::Conflict);
+    let edit = image("cloudWorker", "big", "example/big:v2");
+    world.edit::<JointInferenceService>("helmet", edit).await;
+    assert_eq!(refused.hits(), 1);
+    let events = world.events_about("helmet").await;
+    let rolled = |event: &String| event.starts_with("Normal WorkerUpdated");
+    assert_eq!(events.iter().filter(|event| rolled(event)).count(), 1, "{events:#?}");
+}
