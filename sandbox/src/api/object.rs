@@ -23,12 +23,12 @@ pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
 
 /// The value as a map; anything else is replaced by an empty one.
 pub(super) fn map(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
     match value {
         Value::Object(map) => map,
-        _ => unreachable!("made an object above"),
+        other => {
+            *other = Value::Object(Map::new());
+            map(other)
+        }
     }
 }
 
@@ -39,13 +39,17 @@ pub(super) fn child<'a>(parent: &'a mut Map<String, Value>, field: &str) -> &'a 
 
 /// A field that is a list, made if missing.
 pub(super) fn array<'a>(parent: &'a mut Map<String, Value>, field: &str) -> &'a mut Vec<Value> {
-    let value = parent.entry(field).or_insert(Value::Null);
-    if !value.is_array() {
-        *value = Value::Array(Vec::new());
-    }
+    list(parent.entry(field).or_insert(Value::Null))
+}
+
+/// The value as a list; anything else is replaced by an empty one.
+fn list(value: &mut Value) -> &mut Vec<Value> {
     match value {
         Value::Array(list) => list,
-        _ => unreachable!("made a list above"),
+        other => {
+            *other = Value::Array(Vec::new());
+            list(other)
+        }
     }
 }
 

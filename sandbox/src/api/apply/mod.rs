@@ -2,6 +2,7 @@
 //!
 //! Pure: from the live object, the request and the schema to the object that is to be stored. It never stores anything.
 
+mod faults;
 mod managers;
 mod path;
 mod scale;
@@ -21,6 +22,7 @@ use super::{
 };
 use crate::schema::Schema;
 
+pub(super) use faults::faults;
 pub(super) use managers::Owner;
 pub(super) use scale::{to_object, to_scale};
 pub(super) use set::FieldSet;
@@ -235,9 +237,4 @@ fn same_but_owners(a: &Value, b: &Value) -> bool {
     };
     let metadata = |object: &Value| object.get("metadata").cloned().unwrap_or_default();
     !differ(a, b, "metadata") && !differ(&metadata(a), &metadata(b), "managedFields")
-}
-
-/// What is wrong with an object that is to be applied.
-pub(super) fn faults(schema: Option<&Schema>, patch: &Value) -> Vec<String> {
-    typed::faults(schema, patch)
 }

@@ -86,7 +86,7 @@ mod tests {
             .map(|one| (one.name.clone(), one.value.clone().unwrap()))
             .collect();
         let surroundings = Surroundings {
-            root: "/root/c".into(),
+            root: "/containers/c".into(),
             mounts: vec!["/data".into()],
             ..Surroundings::default()
         };
@@ -119,7 +119,7 @@ mod tests {
             ),
             (
                 json!({"name": "c", "args": ["$(DIR)/x", "/data/y"], "env": [{"name": "DIR", "value": "/data"}]}),
-                vec!["run", "it", "/root/c/data/x", "/root/c/data/y"],
+                vec!["run", "it", "/containers/c/data/x", "/containers/c/data/y"],
             ),
         ] {
             assert_eq!(composed(&container, &image).command, expected);
@@ -135,7 +135,7 @@ mod tests {
             ("A", "pod"),
             ("B", "image"),
             ("PATH", "/opt"),
-            ("HOME", "/root/c"),
+            ("HOME", "/containers/c"),
             ("HOSTNAME", "p"),
             ("MARK", "here"),
         ];
@@ -151,8 +151,11 @@ mod tests {
             json!({"command": ["x"]}),
         );
         let work = json!({"name": "c", "workingDir": "/home/work"});
-        assert_eq!(composed(&work, &with).folder, Path::new("/root/c/home/work"));
+        assert_eq!(composed(&work, &with).folder, Path::new("/containers/c/home/work"));
         assert_eq!(composed(&json!({"name": "c"}), &with).folder, Path::new("/srv"));
-        assert_eq!(composed(&json!({"name": "c"}), &without).folder, Path::new("/root/c"));
+        assert_eq!(
+            composed(&json!({"name": "c"}), &without).folder,
+            Path::new("/containers/c")
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! What built-in objects are held to beyond their types: required fields, ranges, references within the object, and what
 //! an update may not change. As much of it as our users' mistakes touch; the rest is taken as it comes.
 
+mod container;
 mod event;
 mod others;
 mod pod;
