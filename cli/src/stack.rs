@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -21,7 +21,11 @@ use serde_json::Value;
 use skerry_sandbox::cluster::{self, Image, Images, NodeSpec, Sandbox, SandboxNode, StartError};
 use tokio::time::{interval, timeout};
 
-use crate::{failure::Failure, process::Process, scrape::scrape};
+use crate::{
+    failure::Failure,
+    process::{Process, free_port},
+    scrape::scrape,
+};
 
 /// How long all parts together may take to become usable.
 const START: Duration = Duration::from_secs(60);
@@ -376,14 +380,6 @@ fn is_ready(node: &Node) -> bool {
     conditions
         .into_iter()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
-/// A port of loopback that nobody listens on.
-pub(crate) fn free_port() -> Result<u16, Failure> {
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    address
-        .map(|address| address.port())
-        .map_err(|error| Failure::new(error, "no port of 127.0.0.1 is free"))
 }
 
 fn unusable(path: &Path, error: &std::io::Error) -> Failure {

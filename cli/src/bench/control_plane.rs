@@ -3,7 +3,7 @@
 //! Each round has a manager, a namespace and a load of its own: declared, edited, its children deleted all at once, and
 //! made again. The nodes are stand-ins; the manager, the API server and the controllers are what they are.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     children::{Seen, Watched},
     figures::{self, Round},
-    load::{JOB, Load, SERVICE, Size},
+    load::{Families, JOB, Load, SERVICE, Size},
     manager::Manager,
     place::{Plane, refused},
 };
@@ -77,7 +77,7 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
             [ObjectKind::DEPLOYMENT, ObjectKind::SERVICE, ObjectKind::POD],
         ),
         manager: Manager::start(&kubeconfig, &namespace, folder.path()).await?,
-        families: Families::of(&load)?,
+        families: load.families()?,
         round: Round::new(conditions(plane, size).await?),
         load,
         namespace,
@@ -200,7 +200,7 @@ impl Bench<'_> {
             })
             .await?;
         let seen = self.watched.seen();
-        let carried: std::collections::BTreeMap<&str, Instant> = seen
+        let carried: BTreeMap<&str, Instant> = seen
             .values()
             .filter(|child| child.image.as_deref() == Some(EDITED))
             .map(|child| (child.owner.1.as_str(), child.since))
@@ -292,52 +292,6 @@ fn percentile(sorted: &[f64], share: usize) -> f64 {
     sorted.get(index).copied().unwrap_or_default()
 }
 
-/// How many children of which kind all resources of a kind have together.
-struct Families(std::collections::BTreeMap<(&'static str, ObjectKind), usize>);
-
-impl Families {
-    fn of(load: &Load) -> Result<Self, Failure> {
-        let mut wanted = std::collections::BTreeMap::new();
-        for (owner, family) in load.families()? {
-            let owners = if owner == SERVICE {
-                load.size.services
-            } else {
-                load.size.jobs
-            };
-            for (kind, number) in family {
-                wanted.insert((owner.kind, kind), number * owners as usize);
-            }
-        }
-        wanted.retain(|_, number| *number > 0);
-        Ok(Self(wanted))
-    }
-
-    /// Whether a resource of this kind is among what is declared.
-    fn ours(owner: &str) -> bool {
-        [SERVICE.kind, JOB.kind].contains(&owner)
-    }
-
-    fn kinds(&self) -> std::collections::BTreeSet<ObjectKind> {
-        self.0.keys().map(|(_, kind)| *kind).collect()
-    }
-
-    fn complete(&self, seen: &Seen) -> bool {
-        self.complete_among(seen.iter().map(|(key, child)| (key.0, child.owner.0.as_str())))
-    }
-
-    /// Whether these children, by kind and kind of owner, are all.
-    fn complete_among<'a>(&self, children: impl Iterator<Item = (ObjectKind, &'a str)>) -> bool {
-        let mut missing = self.0.clone();
-        for (kind, owner) in children {
-            let key = [SERVICE.kind, JOB.kind].into_iter().find(|known| *known == owner);
-            if let Some(missing) = key.and_then(|owner| missing.get_mut(&(owner, kind))) {
-                *missing = missing.saturating_sub(1);
-            }
-        }
-        missing.values().all(|number| *number == 0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -348,20 +302,5 @@ mod tests {
         assert!((percentile(&waits, 50) - 50.0).abs() < f64::EPSILON);
         assert!((percentile(&waits, 99) - 99.0).abs() < f64::EPSILON);
         assert!((percentile(&[7.0], 99) - 7.0).abs() < f64::EPSILON);
-    }
-
-    #[test]
-    fn children_of_others_do_not_count() {
-        let load = Load::new(Size { services: 1, jobs: 0 }, "cloud", "edge");
-        let families = Families::of(&load).unwrap();
-        let mut children: Vec<_> = families
-            .0
-            .iter()
-            .flat_map(|((owner, kind), number)| vec![(*kind, *owner); *number])
-            .collect();
-        assert!(families.complete_among(children.iter().copied()));
-        children.pop();
-        children.push((ObjectKind::POD, "ReplicaSet"));
-        assert!(!families.complete_among(children.into_iter()));
     }
 }

@@ -1,10 +1,11 @@
 //! What the bench declares: services and jobs as users write them, and how many children each has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use skerry_workloads::{Children, ObjectKind, Settings};
 
+use super::children::Seen;
 use crate::failure::Failure;
 
 /// How much is declared.
@@ -28,8 +29,8 @@ impl Size {
 pub(super) const SERVICE: ObjectKind = ObjectKind::JOINT_INFERENCE_SERVICE;
 pub(super) const JOB: ObjectKind = ObjectKind::FEDERATED_LEARNING_JOB;
 
-/// How many children of each kind one resource of a kind has.
-pub(super) type Family = BTreeMap<ObjectKind, usize>;
+/// How many children of each kind one resource has.
+type Family = BTreeMap<ObjectKind, usize>;
 
 /// The load of one namespace.
 pub(super) struct Load {
@@ -110,8 +111,25 @@ impl Load {
         object(JOB, &format!("job-{number:05}"), &spec)
     }
 
-    /// The children of a service and of a job, by the decision itself.
-    pub(super) fn families(&self) -> Result<BTreeMap<ObjectKind, Family>, Failure> {
+    /// The children of everything that is declared.
+    pub(super) fn families(&self) -> Result<Families, Failure> {
+        let mut wanted = BTreeMap::new();
+        for (owner, family) in self.family_of_each()? {
+            let owners = if owner == SERVICE {
+                self.size.services
+            } else {
+                self.size.jobs
+            };
+            for (kind, number) in family {
+                wanted.insert((owner.kind, kind), number * owners as usize);
+            }
+        }
+        wanted.retain(|_, number| *number > 0);
+        Ok(Families(wanted))
+    }
+
+    /// The children of one service and of one job, by the decision itself.
+    fn family_of_each(&self) -> Result<BTreeMap<ObjectKind, Family>, Failure> {
         let mut documents: Vec<Value> = self.shared().into_iter().map(|(_, object)| object).collect();
         documents.extend([self.service(0), self.job(0)]);
         let plans = skerry_workloads::offline(&documents, &Settings::default())
@@ -130,6 +148,38 @@ impl Load {
             families.insert(kind, family);
         }
         Ok(families)
+    }
+}
+
+/// How many children of which kind all resources of a kind have together.
+pub(super) struct Families(BTreeMap<(&'static str, ObjectKind), usize>);
+
+impl Families {
+    /// Whether a resource of this kind is among what is declared.
+    pub(super) fn ours(owner: &str) -> bool {
+        [SERVICE.kind, JOB.kind].contains(&owner)
+    }
+
+    /// The kinds of all children.
+    pub(super) fn kinds(&self) -> BTreeSet<ObjectKind> {
+        self.0.keys().map(|(_, kind)| *kind).collect()
+    }
+
+    /// Whether all children are among what was seen.
+    pub(super) fn complete(&self, seen: &Seen) -> bool {
+        self.complete_among(seen.iter().map(|(key, child)| (key.0, child.owner.0.as_str())))
+    }
+
+    /// Whether these children, by kind and kind of owner, are all.
+    pub(super) fn complete_among<'a>(&self, children: impl Iterator<Item = (ObjectKind, &'a str)>) -> bool {
+        let mut missing = self.0.clone();
+        for (kind, owner) in children {
+            let key = [SERVICE.kind, JOB.kind].into_iter().find(|known| *known == owner);
+            if let Some(missing) = key.and_then(|owner| missing.get_mut(&(owner, kind))) {
+                *missing = missing.saturating_sub(1);
+            }
+        }
+        missing.values().all(|number| *number == 0)
     }
 }
 
@@ -153,8 +203,23 @@ mod tests {
     #[test]
     fn a_service_has_two_deployments_and_a_job_three_pods() {
         let load = Load::new(Size { services: 1, jobs: 1 }, "cloud", "edge");
-        let families = load.families().unwrap();
+        let families = load.family_of_each().unwrap();
         assert_eq!(families[&SERVICE][&ObjectKind::DEPLOYMENT], 2);
         assert_eq!(families[&JOB][&ObjectKind::POD], 3);
+    }
+
+    #[test]
+    fn children_of_others_do_not_count() {
+        let load = Load::new(Size { services: 1, jobs: 0 }, "cloud", "edge");
+        let families = load.families().unwrap();
+        let mut children: Vec<_> = families
+            .0
+            .iter()
+            .flat_map(|((owner, kind), number)| vec![(*kind, *owner); *number])
+            .collect();
+        assert!(families.complete_among(children.iter().copied()));
+        children.pop();
+        children.push((ObjectKind::POD, "ReplicaSet"));
+        assert!(!families.complete_among(children.into_iter()));
     }
 }

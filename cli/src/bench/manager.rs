@@ -11,14 +11,14 @@ use tokio::{
 
 use crate::{
     failure::Failure,
-    process::Process,
+    process::{Process, free_port},
     scrape::{Scraped, scrape},
-    stack::free_port,
 };
 
 /// How often the length of the queue is looked at.
 const LOOK: Duration = Duration::from_millis(200);
-/// With no pass for so long, a manager is taken to have nothing to do.
+/// With no pass for so long, a manager is taken to have nothing to do. Longer than the second after which it tries again
+/// what failed, or looks again where a watch lags behind.
 const QUIET: Duration = Duration::from_secs(2);
 /// Whoever is not quiet by then has other work than ours.
 const PATIENCE: Duration = Duration::from_secs(300);

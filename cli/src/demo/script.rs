@@ -14,14 +14,11 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
-use skerry_crds::{
-    names,
-    sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Metric, Round},
-};
+use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Metric, Round};
 
 use super::{
     figures::{figure, number, percent},
-    observe::{PATIENCE, until},
+    observe::{PATIENCE, edge_pod, is_ready, restarts, until},
     timeline::Timeline,
 };
 use crate::{
@@ -271,8 +268,8 @@ async fn rolled(seen: &Seen, before: &BTreeMap<String, i64>, generation: Option<
 
 async fn kill_worker(stack: &Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
     let since = Instant::now();
-    let pod = edge_pod(seen).await?;
-    let restarts = restarts(&pod);
+    let pod = edge_pod(&seen.pods).await?;
+    let before = restarts(&pod);
     if !stack.node(EDGE_NODE)?.kill(NAMESPACE, &pod.name_any(), None) {
         return Err(Failure::new(
             "the edge worker does not run on its node",
@@ -283,44 +280,10 @@ async fn kill_worker(stack: &Stack, seen: &Seen, timeline: &mut Timeline) -> Ste
         &seen.pods,
         &pod.name_any(),
         "the killed container running again",
-        |pod| (restarts_of(pod?) > restarts && is_ready(pod?)).then_some(()),
+        |pod| (restarts(pod?) > before && is_ready(pod?)).then_some(()),
     )
     .await?;
     timeline.record("killed the edge worker's process", "it runs again", since)
-}
-
-async fn edge_pod(seen: &Seen) -> Result<Pod, Failure> {
-    let label = format!(
-        "{}={}",
-        names::label::worker_type("jointinferenceservice"),
-        names::worker_type::EDGE.to_ascii_lowercase()
-    );
-    let pods = seen
-        .pods
-        .list(&ListParams::default().labels(&label))
-        .await
-        .map_err(refused)?;
-    let live = pods.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none());
-    live.ok_or_else(|| Failure::new("the edge worker has no pod", "the service should be ready by now"))
-}
-
-fn restarts(pod: &Pod) -> i32 {
-    restarts_of(pod)
-}
-
-fn restarts_of(pod: &Pod) -> i32 {
-    let statuses = pod
-        .status
-        .iter()
-        .flat_map(|status| status.container_statuses.iter().flatten());
-    statuses.map(|container| container.restart_count).sum()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 async fn cut_link(stack: &mut Stack, seen: &Seen, timeline: &mut Timeline) -> Step {
