@@ -1,0 +1,258 @@
+//! Who may start a session, what it may carry, and how it ends.
+
+use super::*;
+
+#[test]
+fn who_may_start_a_session() {
+    let proven = |name: &str| Peer {
+        identity: Some(name.to_owned()),
+        confidential: true,
+    };
+    let check = |peer: Peer, hello: Hello| server().check(&peer, &hello).map_err(|refusal| refusal.to_string());
+    assert_eq!(check(peer(), hello(None)), Ok(()));
+    assert_eq!(check(proven("edge-1"), hello(Some(at(7)))), Ok(()));
+    let older = Epoch {
+        transitions: 4,
+        ..server().epoch
+    };
+    for (hello, peer, why) in [
+        (
+            hello(None),
+            proven("edge-2"),
+            "the certificate is that of node edge-2, the hello says edge-1",
+        ),
+        (
+            Hello {
+                node: "../edge".to_owned(),
+                ..hello(None)
+            },
+            peer(),
+            "\"../edge\" is not a node name",
+        ),
+        (
+            Hello {
+                node: String::new(),
+                ..hello(None)
+            },
+            peer(),
+            "is not a node name",
+        ),
+        (
+            Hello {
+                boot: "b".repeat(300),
+                ..hello(None)
+            },
+            peer(),
+            "boot is longer than 253 bytes",
+        ),
+        (
+            Hello {
+                agent: "a".repeat(300),
+                ..hello(None)
+            },
+            peer(),
+            "agent is longer than 253 bytes",
+        ),
+        (
+            Hello {
+                protocol: 0,
+                ..hello(None)
+            },
+            peer(),
+            "protocol 0 is unknown",
+        ),
+        (
+            hello(Some(Position::start("theirs", server().epoch))),
+            peer(),
+            "this node belongs to cluster theirs",
+        ),
+        (
+            hello(Some(Position::start("ours", older))),
+            peer(),
+            "this manager is deposed",
+        ),
+    ] {
+        let refusal = check(peer, hello).unwrap_err();
+        assert!(refusal.contains(why), "{refusal}");
+    }
+}
+
+#[test]
+fn credentials_wait_for_a_connection_that_may_carry_them() {
+    let plain = Peer::default();
+    let mut node = Node::default();
+    node.objects
+        .replace(NOW, &key("d"), vec![credential("d"), object("d", 1)]);
+    let mut link = Link::start(&mut node, 0, &plain, hello(None));
+    assert_eq!(names(&link.answer(&mut node, &[])), ["synced", "put"]);
+    node.objects
+        .replace(NOW, &key("e"), vec![credential("e"), object("e", 1)]);
+    assert_eq!(names(&link.wake(&mut node)), ["put"]);
+    assert_eq!(node.objects.counts().withheld, 2);
+    let version = node.objects.version();
+    link.frame(&mut node, Upstream::Ack { version });
+    assert_eq!(
+        node.objects.counts(),
+        Counts {
+            assigned: 4,
+            withheld: 2,
+            ..Counts::default()
+        }
+    );
+
+    let link = Link::start(&mut node, 1, &peer(), hello(Some(at(version))));
+    assert_eq!(names(&link.first), ["welcome", "put-credential", "put-credential"]);
+    assert_eq!(node.objects.counts().withheld, 0);
+
+    node.objects.replace(NOW, &key("e"), vec![]);
+    let link = Link::start(&mut node, 2, &plain, hello(Some(at(version))));
+    assert_eq!(
+        names(&link.first),
+        ["welcome", "delete", "delete"],
+        "a deletion gives nothing away"
+    );
+    assert_eq!(node.objects.counts().withheld, 1);
+}
+
+#[test]
+fn the_newer_session_of_a_node_replaces_the_older_which_is_told() {
+    let mut node = Node::default();
+    let mut old = Link::live(&mut node);
+    let new = Link::start(&mut node, 1, &peer(), hello(None));
+    assert_eq!(names(&old.wake(&mut node)), ["replaced"]);
+    assert_eq!(old.session.wake_at(), None);
+    assert!(
+        old.frame(&mut node, Upstream::Ack { version: 1 }).is_empty(),
+        "it is over"
+    );
+    assert!(new.session.wake_at().is_some());
+}
+
+#[test]
+fn the_window_bounds_what_is_in_flight_and_a_large_object_goes_alone() {
+    let mut node = Node::default();
+    let mut link = Link::live(&mut node);
+    let large = |name: &str| {
+        let body = json!("x".repeat(limits::WINDOW_BYTES)).into();
+        Item::Object(Object {
+            key: key(name),
+            uid: "u".to_owned(),
+            generation: 1,
+            body,
+        })
+    };
+    node.objects.set(NOW, object("small", 1));
+    node.objects.set(NOW, large("large"));
+    node.objects.set(NOW, object("last", 1));
+    assert_eq!(names(&link.wake(&mut node)), ["put"]);
+    let acked = |node: &Node| node.objects.version();
+    let version = acked(&node) - 2;
+    assert_eq!(names(&link.frame(&mut node, Upstream::Ack { version })), ["put"]);
+    assert_eq!(
+        names(&link.frame(&mut node, Upstream::Ack { version: version + 1 })),
+        ["put"]
+    );
+    link.frame(&mut node, Upstream::Ack { version: version + 2 });
+
+    fill(&mut node, 3000);
+    assert_eq!(link.wake(&mut node).len(), limits::WINDOW_FRAMES);
+    assert!(link.wake(&mut node).is_empty());
+}
+
+#[test]
+fn a_node_that_does_not_follow_is_given_up() {
+    let mut node = Node::default();
+    let mut link = Link::live(&mut node);
+    node.objects.set(NOW, object("d", 1));
+    link.wake(&mut node);
+    let late = NOW + limits::ACK_TIMEOUT;
+    link.at(NOW + limits::ACK_TIMEOUT * 3 / 4, &mut node, Input::Heard);
+    assert!(link.session.wake_at().unwrap() <= late);
+    let outputs = link.at(late, &mut node, Input::Wake);
+    assert!(matches!(
+        sent(&outputs)[..],
+        [Downstream::Refused {
+            reason: RefusedReason::Behind,
+            ..
+        }]
+    ));
+
+    let mut node = Node::default();
+    let mut link = Link::live(&mut node);
+    fill(&mut node, limits::MAX_TOMBSTONES + 1);
+    for i in 0..=limits::MAX_TOMBSTONES {
+        node.objects.remove(NOW, &key(&format!("d{i}")).into());
+    }
+    assert_eq!(names(&link.wake(&mut node)), ["refused"]);
+    assert!(node.objects.is_empty(), "what nobody waits for is not kept");
+}
+
+#[test]
+fn silence_is_answered_with_a_ping_then_with_an_end() {
+    let mut node = Node::default();
+    let mut link = Link::live(&mut node);
+    let ping = NOW + limits::PING_AFTER;
+    assert_eq!(link.session.wake_at(), Some(ping));
+    assert_eq!(link.at(ping, &mut node, Input::Wake), [Output::Ping]);
+    link.at(ping, &mut node, Input::Heard);
+    let idle = ping + limits::IDLE;
+    let outputs = link.at(idle, &mut node, Input::Wake);
+    assert!(matches!(outputs[..], [Output::Close { .. }]), "{outputs:?}");
+}
+
+#[test]
+fn what_breaks_the_protocol_ends_the_session_with_a_reason() {
+    let full = limits::REPORT_WINDOW as u64;
+    for (why, frame) in [
+        ("a hello frame is out of place", Upstream::Hello(hello(None))),
+        (
+            "a rows frame is out of place",
+            Upstream::Rows {
+                chunks: vec![],
+                rows: vec![],
+                more: false,
+            },
+        ),
+        ("acknowledged and never sent", Upstream::Ack { version: 1_000 }),
+        ("more reports than the window", report(full + 1, "d", "uid-d")),
+        (
+            "more reports than the window",
+            Upstream::Gap {
+                seq: full + 1,
+                count: 1,
+            },
+        ),
+    ] {
+        let mut node = Node::default();
+        node.objects.set(NOW, object("d", 1));
+        let mut link = Link::live(&mut node);
+        for seq in 1..=full {
+            link.frame(&mut node, report(seq, "d", "uid-d"));
+        }
+        let outputs = link.frame(&mut node, frame);
+        let [Downstream::Refused { hint, .. }] = sent(&outputs)[..] else {
+            panic!("{outputs:?}")
+        };
+        assert!(hint.contains(why), "{hint}");
+        assert_eq!(link.session.wake_at(), None);
+    }
+}
+
+#[test]
+fn a_drain_tells_when_to_come_back() {
+    let mut node = Node::default();
+    let mut link = Link::live(&mut node);
+    let outputs = link.at(
+        NOW,
+        &mut node,
+        Input::Drain {
+            reconnect_after: Duration::from_millis(1500),
+        },
+    );
+    assert_eq!(
+        sent(&outputs),
+        [&Downstream::Restarting {
+            reconnect_after_ms: 1500
+        }]
+    );
+}

@@ -1,0 +1,216 @@
+//! The node: its session, the store that does what it is asked for, in its time or never, and the disk below both.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use skerry_edge::{
+    Epoch, Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, limits,
+    node::{Asked, Batch, Change, Identity, Input, Outgoing, Output, Session},
+};
+
+use super::{World, id};
+
+/// What outlives the local controller.
+#[derive(Clone, Default)]
+pub(super) struct Disk {
+    pub(super) items: BTreeMap<ItemKey, Item>,
+    pub(super) position: Option<Position>,
+    pub(super) outbox: BTreeMap<u64, Report>,
+    pub(super) last_seq: u64,
+}
+
+pub(super) enum Order {
+    Store(Batch),
+    Rows,
+    Fetch { after: u64, limit: usize },
+    Settle { seq: u64, result: ReportResult },
+}
+
+pub(super) fn identity(boots: u64) -> Identity {
+    Identity {
+        node: "edge-1".to_owned(),
+        boot: format!("boot-{boots}"),
+        agent: "0.1.0".to_owned(),
+    }
+}
+
+impl World {
+    pub(super) fn node(&mut self, input: Input) {
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            for output in self.session.handle(self.now, input) {
+                match output {
+                    Output::Dial => self.dialling = true,
+                    Output::Ping => {}
+                    Output::Send(frame) => {
+                        let text = frame.encode().unwrap();
+                        self.connection
+                            .as_mut()
+                            .expect("sent while connected")
+                            .up
+                            .push_back(text);
+                    }
+                    Output::Close => {
+                        // The last frame may arrive; nothing comes back.
+                        self.deliver_last();
+                        next = Some(Input::Disconnected {
+                            jitter: 0.5,
+                            cause: String::new(),
+                        });
+                    }
+                    Output::Store(batch) => {
+                        assert!(!self.is_storing(), "one batch at a time");
+                        self.orders.push_back(Order::Store(batch));
+                    }
+                    Output::ReadRows => {
+                        assert!(!self.is_storing(), "rows are read of a store at rest");
+                        self.orders.push_back(Order::Rows);
+                    }
+                    Output::Fetch { after, limit } => self.orders.push_back(Order::Fetch { after, limit }),
+                    Output::Settle { seq, result } => self.orders.push_back(Order::Settle { seq, result }),
+                }
+            }
+        }
+    }
+
+    fn is_storing(&self) -> bool {
+        self.orders.iter().any(|order| matches!(order, Order::Store(_)))
+    }
+
+    /// The store does the first thing that it was asked for.
+    pub(super) fn work(&mut self) {
+        match self.orders.pop_front() {
+            None => {}
+            Some(Order::Store(batch)) => {
+                self.apply(batch);
+                let holds = self.disk.items.len() as u64;
+                self.node(Input::Stored { holds });
+            }
+            Some(Order::Rows) => {
+                let rows = self.disk.items.values().map(Item::row).collect();
+                self.node(Input::Rows(rows));
+            }
+            Some(Order::Fetch { after, limit }) => {
+                let entries = self.disk.outbox.range(after + 1..).take(limit);
+                let outgoing = entries.map(|(_, report)| Outgoing::Report(report.clone())).collect();
+                self.node(Input::Fetched(outgoing));
+            }
+            Some(Order::Settle { seq, result }) => {
+                if let Some(report) = self.disk.outbox.remove(&seq) {
+                    self.settle_report(&report, &result);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, Batch { changes, position }: Batch) {
+        let manager = self
+            .managers
+            .iter()
+            .find(|manager| manager.server.epoch == position.epoch);
+        let manager = manager.expect("every epoch is a manager's");
+        assert_eq!(manager.server.cluster, "ours", "nothing of another cluster is stored");
+        if let Some(before) = self.disk.position.as_ref().filter(|_| self.trusts_position) {
+            let rank = |epoch: &Epoch| self.managers.iter().position(|manager| manager.server.epoch == *epoch);
+            let lease = &position.epoch.lease;
+            let told = *lease == before.epoch.lease || self.left.get(lease).is_some_and(|until| self.now < *until);
+            let older = rank(&position.epoch) < rank(&before.epoch);
+            assert!(!(older && told), "nothing of a deposed manager is stored");
+            if *lease != before.epoch.lease {
+                self.left.insert(before.epoch.lease.clone(), self.now + limits::RETIRED);
+                self.left.remove(lease);
+            }
+            if !changes.is_empty() {
+                assert!(
+                    position.version > manager.acked,
+                    "nothing that was acknowledged is stored again"
+                );
+            }
+        }
+        for change in changes {
+            match change {
+                Change::Put(object) => drop(self.disk.items.insert(object.key.clone().into(), Item::Object(object))),
+                Change::PutCredential(credential) => {
+                    drop(self.disk.items.insert(credential.key(), Item::Credential(credential)));
+                }
+                Change::Delete(key) => {
+                    let allowed = key.is_credential() || self.deleted.contains(&key.object);
+                    assert!(allowed, "{key} was deleted on the node, and by no user");
+                    self.disk.items.remove(&key);
+                }
+            }
+        }
+        self.disk.position = Some(position);
+        self.trusts_position = true;
+    }
+
+    fn settle_report(&mut self, report: &Report, result: &ReportResult) {
+        let id = id(report);
+        self.settled.insert(id);
+        if let ReportResult::Refused { reason } = result {
+            assert!(reason.contains("not placed"), "{reason}");
+        } else {
+            assert!(
+                self.executed.contains(&id),
+                "report {id} left the outbox and was not carried out"
+            );
+        }
+    }
+
+    pub(super) fn fail(&mut self) {
+        let asked = match self.orders.front() {
+            Some(Order::Store(_)) => Asked::Store,
+            Some(Order::Rows) => Asked::Rows,
+            Some(Order::Fetch { .. }) => Asked::Fetch,
+            Some(Order::Settle { .. }) | None => return,
+        };
+        self.orders.pop_front();
+        self.node(Input::StoreFailed {
+            asked,
+            cause: "disk full".to_owned(),
+        });
+    }
+
+    pub(super) fn node_crash(&mut self, stored: bool) {
+        if let (true, Some(Order::Store(batch))) = (stored, self.orders.pop_front()) {
+            self.apply(batch);
+        }
+        self.connection = None;
+        self.orders.clear();
+        self.dialling = false;
+        self.boots += 1;
+        self.left.clear();
+        let (position, holds) = (self.disk.position.clone(), self.disk.items.len() as u64);
+        self.session = Session::new(identity(self.boots), position, holds);
+    }
+
+    pub(super) fn restore(&mut self) {
+        if let Some(backup) = self.backup.take() {
+            self.lost_with_disk.extend(self.disk.outbox.values().map(id));
+            for report in backup.outbox.values() {
+                self.lost_with_disk.remove(&id(report));
+            }
+            // Numbers go on: they are drawn from a clock-free counter that the copy has too, under another boot.
+            self.disk = backup;
+            self.trusts_position = false;
+            self.node_crash(false);
+        }
+    }
+
+    pub(super) fn report(&mut self, key: &ObjectKey) {
+        let Some(item) = self.disk.items.get(&ItemKey::from(key.clone())) else {
+            return;
+        };
+        self.reports += 1;
+        self.disk.last_seq += 1;
+        let report = Report {
+            seq: self.disk.last_seq,
+            key: key.clone(),
+            uid: item.uid().to_owned(),
+            observed_at: Timestamp::UNIX_EPOCH,
+            payload: ReportPayload::DatasetSamples { count: self.reports },
+        };
+        self.disk.outbox.insert(report.seq, report);
+        self.node(Input::OutboxGrew);
+    }
+}
