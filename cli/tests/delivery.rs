@@ -254,7 +254,7 @@ async fn edit_all(datasets: Api<Dataset>, edited: Arc<AtomicUsize>, progress: Ar
 /// The API server on loopback, with our CRDs, and a kubeconfig for it.
 async fn serve(folder: &Path) -> ApiServer {
     let api = ApiServer::new();
-    skerry_tests::world::install(&api.client(), &skerry_tests::world::KINDS).await;
+    skerry_tests::definitions::install(&api.client(), &skerry_tests::definitions::KINDS).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(axum::serve(listener, api.router()).into_future());

@@ -37,8 +37,9 @@ use tokio::{
 
 use crate::{
     calm::{Awaited, Objects},
+    definitions::is_served,
     server::make_namespace,
-    world::{NAMESPACE, is_served},
+    world::NAMESPACE,
 };
 
 /// The variable that names the file with the list of control planes.

@@ -11,9 +11,11 @@
 
 mod calm;
 pub mod cluster;
+pub mod definitions;
 pub mod kubectl;
 pub mod look;
 pub mod manager;
+pub mod samples;
 pub mod server;
 pub mod tools;
 pub mod world;

@@ -15,7 +15,7 @@ use serde_json::json;
 use skerry_sandbox::ApiServer;
 use skerry_tests::{
     cluster::{CONTROL_PLANES, Plane},
-    world::{KINDS, install},
+    definitions::{KINDS, install},
 };
 
 use crate::answer::Answer;

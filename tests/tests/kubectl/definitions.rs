@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path};
 
-use crate::cluster::Cluster;
+use skerry_tests::samples::SERVICE;
 
-const SERVICE: &str = include_str!("../manifests/joint-inference.yaml");
+use crate::cluster::Cluster;
 
 fn definitions() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/skerry/files/crds");

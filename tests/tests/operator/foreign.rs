@@ -14,7 +14,7 @@ use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
 use skerry_tests::{World, look::text, world::USER};
 use skerry_workloads::ObjectKind;
 
-use crate::{CLOUD, EDGE, JOB, READY, SERVICE, Service, edited, image, serving, training};
+use crate::{CLOUD, EDGE, JOB, READY, RUNNING, SERVICE, Service, edited, image, serving, training};
 
 const THEIRS: &str = "
 apiVersion: apps/v1
@@ -164,7 +164,7 @@ async fn a_resource_that_does_not_parse_harms_no_other() {
     world.apply(JOB).await;
     assert_eq!(
         world.condition::<FederatedLearningJob>("surface", "Ready").await,
-        "True WorkersRunning: all workers run"
+        RUNNING
     );
     let edit = image("edgeWorker", "little", "example/little:v2");
     world.edit::<JointInferenceService>("helmet", edit).await;

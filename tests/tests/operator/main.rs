@@ -18,19 +18,13 @@ mod rollout;
 mod writes;
 
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Value, json};
+use serde_json::Value;
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
-use skerry_tests::{World, look::text};
-
-/// Two Models and the service `helmet`.
-const SERVICE: &str = include_str!("../manifests/joint-inference.yaml");
-/// A Model, two Datasets and the job `surface`.
-const JOB: &str = include_str!("../manifests/federated-learning.yaml");
-
-const EDGE: &str = "helmet-deployment-edge";
-const CLOUD: &str = "helmet-deployment-cloud";
-
-const READY: &str = "True WorkersAvailable: both workers are available";
+use skerry_tests::{
+    World,
+    look::text,
+    samples::{CLOUD, EDGE, JOB, READY, RUNNING, SERVICE, image},
+};
 
 type Service = k8s_openapi::api::core::v1::Service;
 
@@ -53,13 +47,8 @@ async fn training() -> World {
     let world = World::start().await;
     world.apply(JOB).await;
     let ready = world.condition::<FederatedLearningJob>("surface", "Ready").await;
-    assert_eq!(ready, "True WorkersRunning: all workers run");
+    assert_eq!(ready, RUNNING);
     world
-}
-
-/// An edit of a worker's image.
-fn image(worker: &str, container: &str, image: &str) -> Value {
-    json!({"spec": {worker: {"template": {"spec": {"containers": [{"name": container, "image": image}]}}}}})
 }
 
 /// The one pod of a job whose container has this name prefix: `surface-aggregation-`, `surface-train-0-`.

@@ -14,7 +14,7 @@ use skerry_tests::{
 };
 use skerry_workloads::ObjectKind;
 
-use crate::{CLOUD, EDGE, JOB, READY, SERVICE, Service, image, serving, training};
+use crate::{CLOUD, EDGE, JOB, READY, RUNNING, SERVICE, Service, image, serving, training};
 
 /// Longer than a Lease stands that nobody renews.
 const TERM: Duration = Duration::from_secs(30);
@@ -119,7 +119,7 @@ async fn a_holder_that_cannot_renew_stops_writing_before_another_begins() {
     assert_eq!(world.writes_of("first", mark), Vec::<String>::new());
     assert_eq!(
         world.condition::<FederatedLearningJob>("surface", "Ready").await,
-        "True WorkersRunning: all workers run"
+        RUNNING
     );
     first.kill().await;
     second.kill().await;

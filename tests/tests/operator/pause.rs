@@ -8,7 +8,7 @@ use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
 use skerry_tests::look::env;
 use skerry_workloads::ObjectKind;
 
-use crate::{CLOUD, EDGE, JOB, READY, Service, edited, find_pod, image, name, pod, serving, training, uid};
+use crate::{CLOUD, EDGE, JOB, READY, RUNNING, Service, edited, find_pod, image, name, pod, serving, training, uid};
 
 fn paused(value: impl Into<Value>) -> Value {
     json!({"metadata": {"annotations": {"skerry.io/paused": value.into()}}})
@@ -118,7 +118,7 @@ async fn a_paused_job_is_left_as_it_is_and_says_so() {
     world.edit::<FederatedLearningJob>("surface", paused(Value::Null)).await;
     assert_eq!(
         world.condition::<FederatedLearningJob>("surface", "Ready").await,
-        "True WorkersRunning: all workers run"
+        RUNNING
     );
     let aggregator = pod(&world, "surface-aggregation-").await;
     assert_eq!(aggregator["spec"]["containers"][0]["image"], "example/aggregator:v2");

@@ -23,7 +23,7 @@ use skerry_tests::{
     world::USER,
 };
 
-use crate::{CLOUD, EDGE, JOB, READY, SERVICE, edited, find_pod, image, pod, serving, training, uid};
+use crate::{CLOUD, EDGE, JOB, READY, RUNNING, SERVICE, edited, find_pod, image, pod, serving, training, uid};
 
 const SECRET: &str = "
 apiVersion: v1
@@ -117,7 +117,7 @@ async fn a_missing_dataset_is_named_and_heals() {
     world.apply(JOB).await;
     assert_eq!(
         world.condition::<FederatedLearningJob>("surface", "Ready").await,
-        "True WorkersRunning: all workers run"
+        RUNNING
     );
 }
 
@@ -210,7 +210,7 @@ async fn a_jobs_pod_that_cannot_start_is_named_and_heals() {
     world.apply(JOB).await;
     assert_eq!(
         world.condition::<FederatedLearningJob>("surface", "Ready").await,
-        "True WorkersRunning: all workers run"
+        RUNNING
     );
 }
 

@@ -30,11 +30,7 @@ async fn an_autoscaler_is_made_changed_and_deleted_as_the_service_says() {
         (&made["spec"]["minReplicas"], &made["spec"]["maxReplicas"]),
         (&json!(1), &json!(3))
     );
-    let edited = cluster
-        .kubectl
-        .edit("ji/helmet", "maxReplicas: 3", "maxReplicas: 5")
-        .await;
-    assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
+    cluster.edit_text("ji/helmet", "maxReplicas: 3", "maxReplicas: 5").await;
     cluster.settle().await;
     let changed = cluster.object::<HorizontalPodAutoscaler>(HPA).await;
     assert_eq!(changed["spec"]["maxReplicas"], 5);

@@ -2,27 +2,14 @@
 //! fields, and another editor.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use serde_json::Value;
 use skerry_crds::sedna::v1alpha1::JointInferenceService;
-use skerry_tests::look::text;
 
 use crate::{CLOUD, Cluster, EDGE, READY, SERVICE};
 
-const IMAGE: &str = "/spec/template/spec/containers/0/image";
-
-/// The edit of an image, which has to succeed.
+/// An edit, and all that follows from it.
 async fn edit(cluster: &Cluster, object: &str, old: &str, new: &str) {
-    let edited = cluster.kubectl.edit(object, old, new).await;
-    assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
+    cluster.edit_text(object, old, new).await;
     cluster.settle().await;
-}
-
-async fn deployment(cluster: &Cluster, name: &str) -> Value {
-    cluster.object::<Deployment>(name).await
-}
-
-async fn image(cluster: &Cluster, name: &str) -> String {
-    text(&deployment(cluster, name).await, IMAGE).to_owned()
 }
 
 /// `kubectl apply --server-side` of the service by a field manager.
@@ -38,7 +25,7 @@ async fn an_edit_of_what_somebody_else_applied_is_carried_out_and_stands_until_t
     cluster.kubectl.ok(&apply_as(&file, "pipeline")).await;
     cluster.settle().await;
     edit(&cluster, "ji/helmet", "example/little:v1", "example/little:v2").await;
-    assert_eq!(image(&cluster, EDGE).await, "example/little:v2");
+    assert_eq!(cluster.image(EDGE).await, "example/little:v2");
     // Whoever applied it is told who changed it, and nothing of theirs is written.
     let refused = cluster.kubectl.fails(&apply_as(&file, "pipeline")).await;
     assert!(
@@ -46,11 +33,11 @@ async fn an_edit_of_what_somebody_else_applied_is_carried_out_and_stands_until_t
         "{refused}"
     );
     cluster.settle().await;
-    assert_eq!(image(&cluster, EDGE).await, "example/little:v2");
+    assert_eq!(cluster.image(EDGE).await, "example/little:v2");
     let forced = [&apply_as(&file, "pipeline")[..], &["--force-conflicts"]].concat();
     cluster.kubectl.ok(&forced).await;
     cluster.settle().await;
-    assert_eq!(image(&cluster, EDGE).await, "example/little:v1");
+    assert_eq!(cluster.image(EDGE).await, "example/little:v1");
     assert_eq!(
         cluster.condition::<JointInferenceService>("helmet", "Ready").await,
         READY
@@ -63,12 +50,12 @@ async fn an_edit_of_a_field_of_a_child_is_put_back_where_it_is_the_managers_and_
     let cluster = Cluster::at_work().await;
     let child = format!("deployment/{EDGE}");
     edit(&cluster, &child, "example/little:v1", "example/other:v1").await;
-    assert_eq!(image(&cluster, EDGE).await, "example/little:v1");
+    assert_eq!(cluster.image(EDGE).await, "example/little:v1");
     edit(&cluster, &child, "revisionHistoryLimit: 10", "revisionHistoryLimit: 3").await;
     cluster.kubectl.ok(&["annotate", &child, "example.org/note=mine"]).await;
     cluster.restart_manager().await;
     cluster.settle().await;
-    let kept = deployment(&cluster, EDGE).await;
+    let kept = cluster.object::<Deployment>(EDGE).await;
     assert_eq!(kept["spec"]["revisionHistoryLimit"], 3);
     assert_eq!(kept["metadata"]["annotations"]["example.org/note"], "mine");
     cluster.is_well().await;
@@ -90,7 +77,7 @@ async fn whoever_forces_a_field_of_the_managers_loses_it_again() {
         .ok(&[&apply_as(&file, "thief")[..], &["--force-conflicts"]].concat())
         .await;
     cluster.settle().await;
-    assert_eq!(image(&cluster, EDGE).await, "example/little:v1");
+    assert_eq!(cluster.image(EDGE).await, "example/little:v1");
     // The field is the manager's again: the next one who wants it is told so.
     let refused = cluster.kubectl.fails(&apply_as(&file, "another")).await;
     assert!(refused.contains(r#"conflict with "skerry-globalmanager""#), "{refused}");
@@ -111,8 +98,8 @@ async fn of_two_who_edit_at_once_both_are_heard() {
     let edited = cluster.kubectl.edit_by("ji/helmet", &script).await;
     assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
     cluster.settle().await;
-    assert_eq!(image(&cluster, EDGE).await, "example/little:v2");
-    assert_eq!(image(&cluster, CLOUD).await, "example/big:v2");
+    assert_eq!(cluster.image(EDGE).await, "example/little:v2");
+    assert_eq!(cluster.image(CLOUD).await, "example/big:v2");
     cluster.is_well().await;
 }
 
@@ -130,8 +117,8 @@ async fn whoever_writes_what_was_changed_meanwhile_is_refused_and_nothing_of_it_
         "{refused}"
     );
     cluster.settle().await;
-    assert_eq!(image(&cluster, EDGE).await, "example/little:v2");
-    assert_eq!(image(&cluster, CLOUD).await, "example/big:v1");
+    assert_eq!(cluster.image(EDGE).await, "example/little:v2");
+    assert_eq!(cluster.image(CLOUD).await, "example/big:v1");
 }
 
 #[tokio::test(start_paused = true)]

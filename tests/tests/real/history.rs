@@ -6,21 +6,9 @@ use k8s_openapi::api::{
 };
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
 use skerry_sandbox::api::{Fault, Mark, Match, Verb};
-use skerry_tests::{look::text, server::Server, world::MANAGER};
+use skerry_tests::world::MANAGER;
 
 use crate::{CLOUD, Cluster, EDGE, READY, SERVICE};
-
-async fn command(cluster: &Cluster, what: &str) {
-    let Server::Cluster(borrowed) = &cluster.api else {
-        unreachable!("a cluster is one");
-    };
-    borrowed.plane.command(what).await;
-}
-
-async fn image(cluster: &Cluster, name: &str) -> String {
-    let deployment = cluster.object::<Deployment>(name).await;
-    text(&deployment, "/spec/template/spec/containers/0/image").to_owned()
-}
 
 /// The manager's lists since: what it asks for when it cannot go on from where it was.
 fn lists(cluster: &Cluster, mark: Mark) -> Vec<String> {
@@ -42,15 +30,10 @@ async fn what_happened_while_the_manager_was_cut_off_is_made_good_though_etcd_fo
         .api
         .faults()
         .inject(Match::any().user(MANAGER), Fault::Timeout { applied: false });
-    command(&cluster, "kill the API server").await;
-    command(&cluster, "restore").await;
-    let template = |image: &str| {
-        format!(
-            r#"{{"spec":{{"edgeWorker":{{"template":{{"spec":{{"containers":[{{"name":"little","image":"{image}"}}]}}}}}}}}}}"#
-        )
-    };
-    cluster.patch("ji/helmet", &template("example/little:v2")).await;
-    cluster.patch("ji/helmet", &template("example/little:v3")).await;
+    cluster.plane().command("kill the API server").await;
+    cluster.plane().command("restore").await;
+    cluster.patch_edge_image("example/little:v2").await;
+    cluster.patch_edge_image("example/little:v3").await;
     cluster.kubectl.ok(&["delete", "service", "helmet-cloud"]).await;
     cluster.kubectl.ok(&["delete", "fl", "surface", "--timeout=60s"]).await;
     let visor = SERVICE.replace("name: helmet", "name: visor");
@@ -81,7 +64,7 @@ async fn what_happened_while_the_manager_was_cut_off_is_made_good_though_etcd_fo
             "{kind} were not listed again: {listed:?}"
         );
     }
-    assert_eq!(image(&cluster, EDGE).await, "example/little:v3");
+    assert_eq!(cluster.image(EDGE).await, "example/little:v3");
     assert_eq!(cluster.uid::<Deployment>(CLOUD).await, cloud);
     assert_eq!(cluster.names::<Service>().await, ["helmet-cloud", "visor-cloud"]);
     assert_eq!(cluster.names::<Deployment>().await.len(), 4);
@@ -107,22 +90,17 @@ async fn watches_that_break_again_and_again_lose_no_edit() {
     let before = cluster.uid::<Deployment>(EDGE).await;
     // One that is asked to end ends its watches; one that is killed leaves them in the air.
     for (version, end) in [("v2", "stop"), ("v3", "kill"), ("v4", "stop")] {
-        command(&cluster, &format!("{end} the API server")).await;
-        command(&cluster, "restore").await;
-        let edit = format!(
-            r#"{{"spec":{{"edgeWorker":{{"template":{{"spec":{{"containers":[{{"name":"little","image":"example/little:{version}"}}]}}}}}}}}}}"#
-        );
-        cluster.patch("ji/helmet", &edit).await;
+        cluster.plane().command(&format!("{end} the API server")).await;
+        cluster.plane().command("restore").await;
+        let image = format!("example/little:{version}");
+        cluster.patch_edge_image(&image).await;
         cluster
             .until(&format!("{version} in the Deployment"), async || {
-                (image(&cluster, EDGE).await == format!("example/little:{version}")).then_some(())
+                (cluster.image(EDGE).await == image).then_some(())
             })
             .await;
     }
-    cluster
-        .kubectl
-        .ok(&["rollout", "status", &format!("deployment/{EDGE}"), "--timeout=60s"])
-        .await;
+    cluster.rolled_out(EDGE).await;
     cluster.settle().await;
     assert_eq!(cluster.uid::<Deployment>(EDGE).await, before);
     cluster.is_well().await;

@@ -14,20 +14,17 @@ mod users;
 
 use std::ops::Deref;
 
+use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::Value;
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
-use skerry_tests::{NAMESPACE, World, kubectl::Kubectl, look::text, server::Server};
-
-/// Two Models and the service `helmet`.
-const SERVICE: &str = include_str!("../manifests/joint-inference.yaml");
-/// A Model, two Datasets and the job `surface`.
-const JOB: &str = include_str!("../manifests/federated-learning.yaml");
-
-const EDGE: &str = "helmet-deployment-edge";
-const CLOUD: &str = "helmet-deployment-cloud";
-
-const READY: &str = "True WorkersAvailable: both workers are available";
-const RUNNING: &str = "True WorkersRunning: all workers run";
+use skerry_tests::{
+    NAMESPACE, World,
+    cluster::Plane,
+    kubectl::Kubectl,
+    look::text,
+    samples::{self, CLOUD, EDGE, JOB, READY, RUNNING, SERVICE},
+    server::Server,
+};
 
 /// The kinds of what is made for a service or a job, and of what is made for that.
 const CHILDREN: &str = "deployments,replicasets,pods,services,hpa";
@@ -67,12 +64,14 @@ impl Cluster {
     }
 
     fn of(world: World) -> Self {
-        let Server::Cluster(borrowed) = &world.api else {
-            panic!("no control plane is lent; tests/cluster/run lends some");
-        };
-        let kubeconfig = std::fs::read_to_string(&borrowed.plane.kubeconfig).unwrap();
+        let kubeconfig = std::fs::read_to_string(&lent(&world).kubeconfig).unwrap();
         let kubectl = Kubectl::new(&kubeconfig, NAMESPACE);
         Self { world, kubectl }
+    }
+
+    /// The control plane itself, which can be taken down.
+    fn plane(&self) -> &Plane {
+        lent(&self.world)
     }
 
     async fn is_well(&self) {
@@ -86,6 +85,32 @@ impl Cluster {
     /// `kubectl patch --type=merge` of `kind/name`.
     async fn patch(&self, object: &str, patch: &str) {
         self.kubectl.ok(&["patch", object, "--type=merge", "-p", patch]).await;
+    }
+
+    /// The same of the image of the service's worker at the edge.
+    async fn patch_edge_image(&self, image: &str) {
+        let patch = samples::image("edgeWorker", "little", image);
+        self.patch("ji/helmet", &patch.to_string()).await;
+    }
+
+    /// `kubectl edit` of `kind/name` by an editor that replaces a text; it has to succeed.
+    async fn edit_text(&self, object: &str, old: &str, new: &str) {
+        let edited = self.kubectl.edit(object, old, new).await;
+        assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
+    }
+
+    /// The image of a Deployment.
+    async fn image(&self, deployment: &str) -> String {
+        let deployment = self.object::<Deployment>(deployment).await;
+        text(&deployment, "/spec/template/spec/containers/0/image").to_owned()
+    }
+
+    /// `kubectl rollout status` of a Deployment, to its end: what it tells.
+    async fn rolled_out(&self, deployment: &str) -> String {
+        let deployment = format!("deployment/{deployment}");
+        self.kubectl
+            .ok(&["rollout", "status", &deployment, "--timeout=60s"])
+            .await
     }
 
     /// Waits until of all that is made for a service or a job of this name just these are left: `pod/surface-train-0-…`.
@@ -110,6 +135,14 @@ impl Cluster {
         let names = self.kubectl.ok(&["get", CHILDREN, "--no-headers", "-o", columns]).await;
         names.lines().map(str::to_owned).collect()
     }
+}
+
+/// The control plane of a world.
+fn lent(world: &World) -> &Plane {
+    let Server::Cluster(borrowed) = &world.api else {
+        panic!("no control plane is lent; tests/cluster/run lends some");
+    };
+    &borrowed.plane
 }
 
 /// The names of an object's finalizers.

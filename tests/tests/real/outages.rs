@@ -3,12 +3,11 @@
 
 use std::net::TcpListener;
 
-use k8s_openapi::api::apps::v1::Deployment;
 use skerry_globalmanager::{
     config::{Config, Flags},
     run::run,
 };
-use skerry_tests::{NAMESPACE, World, look::text, manager::LEASE, server::Server};
+use skerry_tests::{NAMESPACE, World, manager::LEASE};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -22,12 +21,9 @@ struct Manager {
 
 impl Manager {
     fn start(cluster: &Cluster) -> Self {
-        let Server::Cluster(borrowed) = &cluster.api else {
-            unreachable!("a cluster is one");
-        };
         let admin = format!("127.0.0.1:{}", free_port());
         let config = Config::load(Flags {
-            kubeconfig: Some(borrowed.plane.kubeconfig.clone()),
+            kubeconfig: Some(cluster.plane().kubeconfig.clone()),
             websocket_address: Some("127.0.0.1".to_owned()),
             websocket_port: Some(free_port()),
             admin_address: Some(admin.clone()),
@@ -82,14 +78,6 @@ async fn at_work() -> (Cluster, Manager) {
     (cluster, manager)
 }
 
-/// Has the plane's control do something.
-async fn command(cluster: &Cluster, what: &str) {
-    let Server::Cluster(borrowed) = &cluster.api else {
-        unreachable!("a cluster is one");
-    };
-    borrowed.plane.command(what).await;
-}
-
 /// What the manager says while nothing can be done.
 async fn is_out_of_work(cluster: &Cluster, manager: &Manager) {
     let lease = format!("Lease {NAMESPACE}/{LEASE}: ");
@@ -101,22 +89,16 @@ async fn is_out_of_work(cluster: &Cluster, manager: &Manager) {
 
 /// Edits right after the outage are carried out, and what was there before is there once.
 async fn goes_on(cluster: &Cluster, manager: &Manager, before: &[String]) {
-    let image = r#"{"spec":{"edgeWorker":{"template":{"spec":{"containers":[{"name":"little","image":"example/little:v2"}]}}}}}"#;
-    cluster.patch("ji/helmet", image).await;
+    cluster.patch_edge_image("example/little:v2").await;
     cluster.kubectl.ok(&["delete", "service", "helmet-cloud"]).await;
     manager.says(cluster, "/readyz", 200, "ok").await;
     manager.says(cluster, "/metrics", 200, "skerry_leader 1").await;
     cluster
         .until("the edit in the Deployment", async || {
-            let edge = cluster.object::<Deployment>(EDGE).await;
-            let now = text(&edge, "/spec/template/spec/containers/0/image");
-            (now == "example/little:v2").then_some(())
+            (cluster.image(EDGE).await == "example/little:v2").then_some(())
         })
         .await;
-    cluster
-        .kubectl
-        .ok(&["rollout", "status", &format!("deployment/{EDGE}"), "--timeout=60s"])
-        .await;
+    cluster.rolled_out(EDGE).await;
     cluster.settle().await;
     cluster.is_well().await;
     let after = cluster.very_children().await;
@@ -137,14 +119,14 @@ async fn goes_on(cluster: &Cluster, manager: &Manager, before: &[String]) {
 async fn a_killed_api_server_is_told_by_readiness_and_outlived_and_nothing_is_doubled() {
     let (cluster, manager) = at_work().await;
     let before = cluster.very_children().await;
-    command(&cluster, "kill the API server").await;
+    cluster.plane().command("kill the API server").await;
     is_out_of_work(&cluster, &manager).await;
     let (_, metrics) = manager.get("/metrics").await;
     let unanswered = metrics
         .lines()
         .any(|line| line.starts_with("skerry_api_requests_total{") && line.contains(r#"code="0""#));
     assert!(unanswered, "{metrics}");
-    command(&cluster, "restore").await;
+    cluster.plane().command("restore").await;
     goes_on(&cluster, &manager, &before).await;
 }
 
@@ -153,10 +135,10 @@ async fn a_killed_api_server_is_told_by_readiness_and_outlived_and_nothing_is_do
 async fn a_stopped_etcd_is_told_by_readiness_and_outlived_and_nothing_is_doubled() {
     let (cluster, manager) = at_work().await;
     let before = cluster.very_children().await;
-    command(&cluster, "stop etcd").await;
+    cluster.plane().command("stop etcd").await;
     let label = ["label", "ji/helmet", "written=no", "--request-timeout=5s"];
     cluster.kubectl.fails(&label).await;
     is_out_of_work(&cluster, &manager).await;
-    command(&cluster, "restore").await;
+    cluster.plane().command("restore").await;
     goes_on(&cluster, &manager, &before).await;
 }

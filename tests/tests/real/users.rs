@@ -64,14 +64,7 @@ async fn what_users_type_from_the_first_manifest_to_the_last_deletion() {
         ])
         .await;
     for deployment in [EDGE, CLOUD] {
-        let told = kubectl
-            .ok(&[
-                "rollout",
-                "status",
-                &format!("deployment/{deployment}"),
-                "--timeout=60s",
-            ])
-            .await;
+        let told = cluster.rolled_out(deployment).await;
         assert!(told.contains("successfully rolled out"), "{told}");
     }
     // Applied again, nothing changes, and nothing differs.
@@ -100,14 +93,13 @@ async fn what_users_type_from_the_first_manifest_to_the_last_deletion() {
         .kubectl
         .field(&format!("deployment/{CLOUD}"), ".metadata.generation")
         .await;
-    let edited = kubectl
-        .edit("ji/helmet", "example/little:v1", "example/little:v2")
+    cluster
+        .edit_text("ji/helmet", "example/little:v1", "example/little:v2")
         .await;
-    assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
     let child = format!("deployment/{EDGE}");
     let image = "--for=jsonpath={.spec.template.spec.containers[0].image}=example/little:v2";
     kubectl.ok(&["wait", &child, image, "--timeout=60s"]).await;
-    kubectl.ok(&["rollout", "status", &child, "--timeout=60s"]).await;
+    cluster.rolled_out(EDGE).await;
     let history = kubectl.ok(&["rollout", "history", &child]).await;
     assert!(history.contains("1         <none>\n2         <none>\n"), "{history}");
     assert_eq!(

@@ -59,14 +59,7 @@ pub fn install(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.follow(INSTALLING, "rollout status deployment/skerry-globalmanager")?;
     let pods = tour.follow(INSTALLING, "--namespace sedna get pods")?;
     ensure!(pods.contains("skerry-localcontroller"), "{pods}");
-    tour.kubectl(&[
-        "rollout",
-        "status",
-        "daemonset/skerry-localcontroller",
-        "--namespace",
-        SEDNA,
-        "--timeout=2m",
-    ])?;
+    tour.rolled_out(SEDNA, "daemonset", "skerry-localcontroller")?;
     let release = tour.get(&["secret", "sh.helm.release.v1.skerry.v1", "--namespace", SEDNA])?;
     // In an answer it is encoded once more.
     let size = text(&release, "/data/release").len() / 4 * 3;

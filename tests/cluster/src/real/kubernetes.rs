@@ -93,6 +93,13 @@ impl Tour<'_> {
         self.wait_for(what, "Ready", |status, _, _| status == "True").map(drop)
     }
 
+    /// Waits until all pods of a workload, such as a Deployment, are as it says.
+    pub(super) fn rolled_out(&self, namespace: &str, kind: &str, name: &str) -> anyhow::Result<()> {
+        let workload = format!("{kind}/{name}");
+        self.kubectl(&["rollout", "status", &workload, "--namespace", namespace, "--timeout=2m"])
+            .map(drop)
+    }
+
     /// Waits until a job has come to its end.
     pub(super) fn wait_for_success(&self, job: &str) -> anyhow::Result<()> {
         let name = format!("federatedlearningjob/{job}");

@@ -95,14 +95,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let installed = tour.follow(INSTALLING, "--set namespace=edge");
     tour.kubeconfig = admin;
     installed.context("as a tenant of the namespace")?;
-    tour.kubectl(&[
-        "rollout",
-        "status",
-        "deployment/skerry-globalmanager",
-        "--namespace",
-        HERE,
-        "--timeout=2m",
-    ])?;
+    tour.rolled_out(HERE, "deployment", "skerry-globalmanager")?;
     let of_the_release = ["--selector", "app.kubernetes.io/instance=skerry", "--output", "name"];
     let bound = tour.kubectl(&[&["get", "clusterroles,clusterrolebindings"], &of_the_release[..]].concat())?;
     ensure!(bound.is_empty(), "the release has {bound}");
@@ -140,14 +133,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 
 pub fn reinstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.follow(INSTALLING, "--create-namespace --wait")?;
-    tour.kubectl(&[
-        "rollout",
-        "status",
-        "daemonset/skerry-localcontroller",
-        "--namespace",
-        SEDNA,
-        "--timeout=2m",
-    ])?;
+    tour.rolled_out(SEDNA, "daemonset", "skerry-localcontroller")?;
     for service in ["read-digits", "read-in-the-cloud"] {
         tour.wait_until_ready(&["jointinferenceservice", service])?;
     }

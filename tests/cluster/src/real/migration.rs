@@ -109,7 +109,7 @@ fn sedna_runs(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
         .replace("JOB-UID", &uid("federatedlearningjob", "surface")?);
     tour.create(SEDNA_GM, &children)?;
     for deployment in [EDGE_WORKER, CLOUD_WORKER] {
-        tour.rolled_out(deployment)?;
+        tour.rolled_out(PLANT, "deployment", deployment)?;
     }
     tour.kubectl(&[
         "wait",
@@ -199,7 +199,7 @@ fn replace_the_rest(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     ensure!(in_clear(tour)?, "Sedna has written keys in clear");
     tour.follow_with(MIGRATING, "patch secret", &of(" storage"))?;
     until(PATIENCE, || Ok((!in_clear(tour)?).then_some(()))).context("no key in clear is left")?;
-    tour.rolled_out(EDGE_WORKER)?;
+    tour.rolled_out(PLANT, "deployment", EDGE_WORKER)?;
     tour.follow_with(
         MIGRATING,
         "annotate --overwrite deployment",
@@ -208,7 +208,7 @@ fn replace_the_rest(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     for worker in [EDGE_WORKER, CLOUD_WORKER] {
         until(PATIENCE, || Ok(is_ours(tour, worker)?.then_some(())))
             .with_context(|| format!("{worker} is as if it had always been ours"))?;
-        tour.rolled_out(worker)?;
+        tour.rolled_out(PLANT, "deployment", worker)?;
     }
     tour.kubectl(&[
         "wait",
@@ -312,11 +312,5 @@ impl Tour<'_> {
         let file = file.to_str().context("a path is text")?;
         let manager = format!("--field-manager={manager}");
         self.kubectl(&["create", &manager, "--filename", file]).map(drop)
-    }
-
-    fn rolled_out(&self, deployment: &str) -> anyhow::Result<()> {
-        let deployment = format!("deployment/{deployment}");
-        self.kubectl(&["rollout", "status", &deployment, "--namespace", PLANT, "--timeout=90s"])
-            .map(drop)
     }
 }

@@ -9,7 +9,7 @@ use skerry_tests::{NAMESPACE, World, look::text};
 use skerry_workloads::ObjectKind;
 
 use super::{JOB_CHILDREN, change_hands, make, report, running, train, with_definitions};
-use crate::{JOB, Service, edited, name, uid};
+use crate::{JOB, RUNNING, Service, edited, name, uid};
 
 const AGGREGATOR: &str = "surface-aggregation-x7k2p";
 const FIRST: &str = "surface-train-qq8zt";
@@ -122,7 +122,7 @@ async fn an_adopted_trainer_is_replaced_alone_when_one_of_its_inputs_changes() {
     }
     assert_eq!(
         world.condition::<FederatedLearningJob>("surface", "Ready").await,
-        "True WorkersRunning: all workers run"
+        RUNNING
     );
 }
 
@@ -255,7 +255,7 @@ async fn an_adopted_pod_that_is_deleted_or_evicted_is_made_again() {
     assert_eq!(world.names::<Pod>().await.len(), 3);
     assert_eq!(
         world.condition::<FederatedLearningJob>("surface", "Ready").await,
-        "True WorkersRunning: all workers run"
+        RUNNING
     );
 }
 

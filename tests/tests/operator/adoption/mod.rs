@@ -22,13 +22,9 @@ use kube::{
 };
 use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService, Model, VideoAnalyticsJob};
-use skerry_tests::{
-    NAMESPACE, World,
-    look::Seen,
-    world::{MANAGER, install},
-};
+use skerry_tests::{NAMESPACE, World, definitions::install, look::Seen, world::MANAGER};
 
-use crate::JOB;
+use crate::{JOB, RUNNING};
 
 const DEFINITIONS: &str = include_str!("../../manifests/sedna/definitions.yaml");
 const SERVICE: &str = include_str!("../../manifests/sedna/joint-inference.yaml");
@@ -208,7 +204,7 @@ async fn nothing_that_runs_is_restarted_or_changed_when_the_cluster_changes_hand
     assert_eq!(ready, crate::READY);
     assert_eq!(world.state::<JointInferenceService>("helmet").await, "Running");
     let ready = world.condition::<FederatedLearningJob>("surface", "Ready").await;
-    assert_eq!(ready, "True WorkersRunning: all workers run");
+    assert_eq!(ready, RUNNING);
     assert_eq!(world.state::<FederatedLearningJob>("surface").await, "Training");
     // Nor by the next manager, which finds all of it done.
     let mark = world.mark();
