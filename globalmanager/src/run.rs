@@ -18,7 +18,7 @@ use crate::{
     admin::{self, Readiness},
     client,
     config::Config,
-    engine::{Engine, Kinds, Parts},
+    engine::{Engine, Kinds, LONGEST_RETRY, Parts},
     hub::Hub,
     lease::{self, Claim},
     metrics::Metrics,
@@ -58,6 +58,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
             metrics: metrics.clone(),
             instance: instance.clone(),
             clock: Arc::new(Timestamp::now),
+            longest_retry: LONGEST_RETRY,
         },
         kinds(),
     );

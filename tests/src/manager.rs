@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use serde_json::Value;
 use skerry_globalmanager::{
-    engine::{Credential, Engine, NodeParts, Parts, ResourceKey},
+    engine::{Credential, Engine, LONGEST_RETRY, NodeParts, Parts, ResourceKey},
     lease::{self, Claim},
     metrics::Metrics,
     run::kinds,
@@ -103,6 +104,11 @@ impl Manager {
             metrics: Metrics::new(),
             instance: user.to_owned(),
             clock: Arc::new(move || clock.now()),
+            // Where time passes, nobody waits five minutes for a manager that was refused nine times.
+            longest_retry: match api {
+                Server::Sandbox(_) => LONGEST_RETRY,
+                Server::Cluster(_) => Duration::from_secs(4),
+            },
         };
         let engine = Engine::new(parts, kinds());
         let running = engine.clone();

@@ -38,13 +38,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::queue::Ended;
-pub use self::reports::Taken;
 use self::{
     cache::Cache,
     driver::{Driven, Driver},
     queue::Queue,
     references::{Named, Secrets},
 };
+pub use self::{queue::LONGEST_RETRY, reports::Taken};
 use crate::metrics::Metrics;
 
 /// A pass that takes longer is ended and tried again: the client has no read time-out of its own.
@@ -114,6 +114,8 @@ pub struct Parts {
     pub instance: String,
     /// The wall clock, for what statuses say of times; virtual in tests.
     pub clock: Clock,
+    /// The longest wait after failures of one resource: [`LONGEST_RETRY`], but where a test has to wait for it.
+    pub longest_retry: Duration,
 }
 
 /// Tells the time.
@@ -161,12 +163,13 @@ impl Engine {
     pub fn new(parts: Parts, kinds: Kinds) -> Self {
         let events = events::Events::new(parts.client.clone(), &parts.instance);
         let secrets = Secrets::new(parts.client.clone());
+        let queue = Queue::new(parts.longest_retry);
         Self {
             shared: Arc::new(Shared {
                 parts,
                 drivers: kinds.0,
                 cache: Mutex::default(),
-                queue: Mutex::new(Queue::new()),
+                queue: Mutex::new(queue),
                 asked: Notify::new(),
                 named: Mutex::default(),
                 secrets,

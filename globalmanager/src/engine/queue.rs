@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// First wait after a failure; doubled with each further one.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The longest wait after failures: an object that fails for hours is still tried every five minutes.
-const LONGEST_RETRY: Duration = Duration::from_secs(300);
+pub const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// How a pass over a resource ended, as far as the queue cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,15 +50,18 @@ pub(crate) struct Queue<K> {
     /// What is being looked at, and when it was asked for meanwhile.
     running: BTreeMap<K, Option<Instant>>,
     failures: BTreeMap<K, u32>,
+    longest_retry: Duration,
 }
 
 impl<K: Ord + Clone> Queue<K> {
-    pub(crate) fn new() -> Self {
+    /// A queue that waits at most so long after failures.
+    pub(crate) fn new(longest_retry: Duration) -> Self {
         Self {
             waiting: BTreeMap::new(),
             due: BTreeSet::new(),
             running: BTreeMap::new(),
             failures: BTreeMap::new(),
+            longest_retry,
         }
     }
 
@@ -120,7 +123,9 @@ impl<K: Ord + Clone> Queue<K> {
             }
             Ended::Failed => {
                 let failures = self.failures.entry(key.clone()).or_insert(0);
-                let wait = FIRST_RETRY.saturating_mul(1 << (*failures).min(16)).min(LONGEST_RETRY);
+                let wait = FIRST_RETRY
+                    .saturating_mul(1 << (*failures).min(16))
+                    .min(self.longest_retry);
                 *failures = failures.saturating_add(1);
                 Some(wait)
             }
@@ -144,7 +149,7 @@ mod tests {
 
     #[test]
     fn asked_twice_is_looked_at_once_at_the_earlier_time() {
-        let (mut queue, start) = (Queue::new(), Instant::now());
+        let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
         queue.ask("a", at(start, 5));
         queue.ask("a", at(start, 2));
         queue.ask("a", at(start, 9));
@@ -157,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_while_it_runs_is_not_lost_and_does_not_run_twice_at_once() {
-        let (mut queue, start) = (Queue::new(), Instant::now());
+        let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
         queue.ask("a", start);
         assert_eq!(queue.next(start), Some("a"));
         queue.ask("a", start);
@@ -168,7 +173,7 @@ mod tests {
 
     #[test]
     fn failures_back_off_for_that_key_alone_up_to_a_cap_and_success_forgets_them() {
-        let (mut queue, mut now) = (Queue::new(), Instant::now());
+        let (mut queue, mut now) = (Queue::new(LONGEST_RETRY), Instant::now());
         let mut waits = vec![];
         queue.ask("bad", now);
         for _ in 0..12 {

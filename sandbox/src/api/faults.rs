@@ -201,6 +201,8 @@ struct Rule {
     fault: Fault,
     seen: u64,
     hits: watch::Sender<u64>,
+    /// Closed once the rule is taken away.
+    stands: watch::Sender<()>,
 }
 
 /// A fault that was injected; dropping the handle leaves the fault in place.
@@ -237,11 +239,17 @@ impl FaultHandle {
 pub(super) struct Hit {
     pub(super) fault: Fault,
     hits: watch::Sender<u64>,
+    stands: watch::Receiver<()>,
 }
 
 impl Hit {
     pub(super) fn reached(&self) {
         self.hits.send_modify(|hits| *hits += 1);
+    }
+
+    /// Resolves when the fault is taken away.
+    pub(super) async fn removed(&mut self) {
+        while self.stands.changed().await.is_ok() {}
     }
 }
 
@@ -254,6 +262,7 @@ impl Faults {
             fault,
             seen: 0,
             hits: sender,
+            stands: watch::Sender::new(()),
         });
         FaultHandle {
             faults: self.clone(),
@@ -280,6 +289,7 @@ impl Faults {
                 hits.push(Hit {
                     fault: rule.fault.clone(),
                     hits: rule.hits.clone(),
+                    stands: rule.stands.subscribe(),
                 });
             }
         }

@@ -37,10 +37,11 @@ impl Front {
 
     async fn with_faults(&self, server: &impl Answer, incoming: &Incoming) -> Response<Body> {
         let mut other = None;
-        for hit in self.faults.hits(&incoming.request) {
+        for mut hit in self.faults.hits(&incoming.request) {
             if let Fault::Latency(delay) = hit.fault {
                 hit.reached();
-                tokio::time::sleep(delay).await;
+                // What is late no more is answered at once.
+                let _ = tokio::time::timeout(delay, hit.removed()).await;
             } else {
                 other = Some(hit);
             }

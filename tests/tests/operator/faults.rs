@@ -422,6 +422,7 @@ async fn a_stale_view_of_a_job_deletes_no_pod_that_was_made_since() {
             "example/trainer-0:v2",
         ))
         .await;
+    world.rest().await;
     world.kill_manager().await;
     // The job as before the edit; its pods as they are.
     let revisions = world.api.revision().await - before;
