@@ -41,13 +41,29 @@ pub enum Fault {
     },
     /// A watch is answered by an `ERROR` event with code 410.
     ExpireWatch,
-    /// A get or a list is served from the state of so many revisions ago (at most as far back as history is kept).
-    Stale {
-        /// Revisions.
-        revisions: u64,
-    },
+    /// A get or a list is served from an earlier state (at most as far back as history is kept).
+    Stale(Past),
     /// The request is held back first.
     Latency(Duration),
+}
+
+/// An earlier state of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// That of so many revisions ago.
+    Ago(u64),
+    /// That of this revision.
+    At(u64),
+}
+
+impl Past {
+    /// Its revision, where `newest` is the present one.
+    pub(super) fn revision(self, newest: u64) -> u64 {
+        match self {
+            Self::Ago(revisions) => newest.saturating_sub(revisions),
+            Self::At(revision) => revision.min(newest),
+        }
+    }
 }
 
 /// Which requests are hit. All that is set must agree.

@@ -79,7 +79,7 @@ impl Front {
                 let event = error_event(&ApiError::expired("too old resource version: 1 (2)"));
                 respond::json(StatusCode::OK, event)
             }
-            fault @ (Fault::DropWatch { .. } | Fault::Stale { .. } | Fault::Latency(_)) => {
+            fault @ (Fault::DropWatch { .. } | Fault::Stale(_) | Fault::Latency(_)) => {
                 server.answer(incoming, Some(fault)).await
             }
         };

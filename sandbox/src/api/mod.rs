@@ -39,7 +39,7 @@ mod watch;
 mod wire;
 
 pub use clock::Clock;
-pub use faults::{Fault, FaultHandle, Faults, Match};
+pub use faults::{Fault, FaultHandle, Faults, Match, Past};
 pub use field_error::{FieldError, FieldErrorKind};
 pub use log::{LogEntry, Mark, RequestLog};
 pub use logs::{LogRequest, LogSource, LogStream};

@@ -63,18 +63,18 @@ fn read(state: &State, call: &Call<'_>, incoming: &Incoming, fault: Option<&Faul
             "specifying resource version is not allowed when using continue",
         ));
     }
-    let revisions = match fault {
-        Some(Fault::Stale { revisions }) => Some(*revisions),
+    let past = match fault {
+        Some(Fault::Stale(past)) => Some(*past),
         _ => None,
     };
-    match (call.request.verb, call.request.subresource.as_str(), revisions) {
+    match (call.request.verb, call.request.subresource.as_str(), past) {
         (Verb::Get, "scale", _) => state.get_scale(call),
         (Verb::Get, "exec" | "attach", _) => Err(ApiError::bad_request(NO_EXEC)),
         (Verb::Get, "portforward", _) => Err(ApiError::bad_request(NO_FORWARD)),
         (Verb::Get, _, None) => state.get(call, options.revision),
-        (Verb::Get, _, Some(revisions)) => state.get_stale(call, revisions),
+        (Verb::Get, _, Some(past)) => state.get_stale(call, past),
         (_, _, None) => state.list(call, &options),
-        (_, _, Some(revisions)) => state.list_stale(call, &options, revisions),
+        (_, _, Some(past)) => state.list_stale(call, &options, past),
     }
 }
 

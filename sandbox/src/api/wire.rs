@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Faults, RequestLog,
-    faults::Fault,
+    faults::{Fault, Past},
     front::{Answer, Front},
     request::Verb,
     respond,
@@ -171,8 +171,8 @@ impl Wire {
         }
     }
 
-    /// Where the state of so many revisions ago is listed.
-    async fn earlier(&self, incoming: &Incoming, revisions: u64) -> Option<Uri> {
+    /// Where an earlier state is listed.
+    async fn earlier(&self, incoming: &Incoming, past: Past) -> Option<Uri> {
         let path = incoming.parts.uri.path();
         let mut newest = Request::new(Body::empty());
         *newest.method_mut() = Method::GET;
@@ -187,7 +187,7 @@ impl Wire {
                 wanted.append_pair(&name, &value);
             }
         }
-        wanted.append_pair("resourceVersion", &newest.saturating_sub(revisions).max(1).to_string());
+        wanted.append_pair("resourceVersion", &past.revision(newest).max(1).to_string());
         wanted.append_pair("resourceVersionMatch", "Exact");
         format!("{path}?{}", wanted.finish()).parse().ok()
     }
@@ -196,9 +196,7 @@ impl Wire {
 impl Answer for Wire {
     async fn answer(&self, incoming: &Incoming, fault: Option<&Fault>) -> Response<Body> {
         let uri = match fault {
-            Some(Fault::Stale { revisions }) if incoming.request.verb == Verb::List => {
-                self.earlier(incoming, *revisions).await
-            }
+            Some(Fault::Stale(past)) if incoming.request.verb == Verb::List => self.earlier(incoming, *past).await,
             _ => None,
         };
         let response = self

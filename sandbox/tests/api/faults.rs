@@ -10,7 +10,7 @@ use kube::{
 };
 use skerry_sandbox::{
     ApiServer,
-    api::{Fault, Match, Verb},
+    api::{Fault, Match, Past, Verb},
 };
 
 use super::{config_map, refused};
@@ -94,7 +94,7 @@ async fn lists_may_be_stale_and_slow() {
     }
     server
         .faults()
-        .inject(Match::any().verb(Verb::List).times(1), Fault::Stale { revisions: 2 });
+        .inject(Match::any().verb(Verb::List).times(1), Fault::Stale(Past::Ago(2)));
     server.faults().inject(
         Match::any().verb(Verb::List).times(1),
         Fault::Latency(Duration::from_secs(5)),

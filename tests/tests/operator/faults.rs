@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use rstest::rstest;
 use serde_json::{Map, Value, json};
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Model};
-use skerry_sandbox::api::{Fault, FaultHandle, Match, Verb};
+use skerry_sandbox::api::{Fault, FaultHandle, Match, Past, Verb};
 use skerry_tests::{NAMESPACE, World, cluster::side_by_side, world::MANAGER};
 
 use crate::{CLOUD, EDGE, JOB, SERVICE, Service, edited, find_pod, image, name, pod, serving};
@@ -269,8 +269,8 @@ fn mix(world: &World, seed: u64) {
         Fault::DropWatch { after: 5 },
     ];
     const LISTS: [Fault; 3] = [
-        Fault::Stale { revisions: 5 },
-        Fault::Stale { revisions: 50 },
+        Fault::Stale(Past::Ago(5)),
+        Fault::Stale(Past::Ago(50)),
         Fault::InternalError,
     ];
     let mut random = StdRng::seed_from_u64(seed);
@@ -355,10 +355,9 @@ async fn a_stale_list_undoes_no_orphan_deletion() {
     world
         .delete::<JointInferenceService>("helmet", &DeleteParams::orphan())
         .await;
-    let since = world.api.revision().await - before;
     let owners = Match::any().user(MANAGER).resource("jointinferenceservices");
     let stale = owners.clone().verb(Verb::List);
-    let list = world.api.faults().inject(stale, Fault::Stale { revisions: since });
+    let list = world.api.faults().inject(stale, Fault::Stale(Past::At(before)));
     // Nor does the watch tell for a while.
     let watch = world
         .api
@@ -381,7 +380,10 @@ async fn a_stale_list_undoes_no_orphan_deletion() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_list_makes_no_pod_twice_and_starts_no_finished_job_again() {
-    let world = crate::training().await;
+    let world = World::start().await;
+    let without_pods = world.api.revision().await;
+    world.apply(JOB).await;
+    let running = world.api.revision().await;
     for place in ["surface-train-0-", "surface-train-1-", "surface-aggregation-"] {
         world.kubelet.exit(NAMESPACE, name(&pod(&world, place).await), 0);
         world.settle().await;
@@ -390,10 +392,9 @@ async fn a_stale_list_makes_no_pod_twice_and_starts_no_finished_job_again() {
     assert_eq!(ended["status"]["phase"], "Succeeded");
     world.kill_manager().await;
     // As if just created: the job without its end, and no pods.
-    let revisions = world.api.revision().await;
-    for (resource, revisions) in [("pods", revisions - 20), ("federatedlearningjobs", 10)] {
+    for (resource, past) in [("pods", without_pods), ("federatedlearningjobs", running)] {
         let lists = Match::any().user(MANAGER).resource(resource).verb(Verb::List).times(1);
-        world.api.faults().inject(lists, Fault::Stale { revisions });
+        world.api.faults().inject(lists, Fault::Stale(Past::At(past)));
         let watches = Match::any().user(MANAGER).resource(resource).verb(Verb::Watch).times(1);
         world
             .api
@@ -425,12 +426,11 @@ async fn a_stale_view_of_a_job_deletes_no_pod_that_was_made_since() {
     world.rest().await;
     world.kill_manager().await;
     // The job as before the edit; its pods as they are.
-    let revisions = world.api.revision().await - before;
     let of_jobs = || Match::any().user(MANAGER).resource("federatedlearningjobs").times(1);
     world
         .api
         .faults()
-        .inject(of_jobs().verb(Verb::List), Fault::Stale { revisions });
+        .inject(of_jobs().verb(Verb::List), Fault::Stale(Past::At(before)));
     let late = Fault::Latency(Duration::from_secs(10));
     world.api.faults().inject(of_jobs().verb(Verb::Watch), late);
     let mark = world.mark();

@@ -334,21 +334,21 @@ async fn credentials_reach_workers_by_reference_and_nowhere_in_clear() {
     assert_eq!(fields["SECRET_ACCESS_KEY"], "the-secret-access-key");
 
     let everything = [
-        world.outcome().await.to_string(),
-        world.events_about("helmet").await.join("\n"),
-        world.events_about("surface").await.join("\n"),
-        format!("{part:?} {credential:?}"),
-        String::from_utf8(log.0.lock().unwrap().clone()).unwrap(),
+        ("objects", world.outcome().await.to_string()),
+        ("the service's events", world.events_about("helmet").await.join("\n")),
+        ("the job's events", world.events_about("surface").await.join("\n")),
+        ("the part in print", format!("{part:?} {credential:?}")),
+        ("the log", String::from_utf8(log.0.lock().unwrap().clone()).unwrap()),
     ];
-    for place in &everything {
-        assert!(!place.is_empty());
+    for (name, place) in &everything {
+        assert!(!place.is_empty(), "{name}");
         for secret in [
             "the-access-key-id",
             "the-secret-access-key",
             "dGhlLWFjY2Vzcy1rZXktaWQ",
             "dGhlLXNlY3JldC1hY2Nlc3Mta2V5",
         ] {
-            assert!(!place.contains(secret), "{secret} in {place}");
+            assert!(!place.contains(secret), "{secret} in {name}: {place}");
         }
     }
 }

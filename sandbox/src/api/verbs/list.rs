@@ -4,6 +4,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::api::{
+    Past,
     options::{ListOptions, RevisionMatch},
     resource::Resource,
     selector::FieldSelector,
@@ -24,10 +25,13 @@ impl State {
         self.existing(call).map(Reply::ok)
     }
 
-    /// The object as it was so many revisions ago, as a lagging cache would give it.
-    pub(in crate::api) fn get_stale(&self, call: &Call<'_>, revisions: u64) -> Result<Reply, ApiError> {
-        let past = self.past(call, revisions)?;
-        let found = past.get(&call.key()).cloned();
+    /// The object as it was in an earlier state, as a lagging cache would give it.
+    pub(in crate::api) fn get_stale(&self, call: &Call<'_>, past: Past) -> Result<Reply, ApiError> {
+        let objects = self
+            .store
+            .list_at(call.table(), self.revision_of(past, call))
+            .map_err(|e| ApiError::expired(e.to_string()))?;
+        let found = objects.get(&call.key()).cloned();
         found.map(Reply::ok).ok_or_else(|| call.not_found(&call.request.name))
     }
 
@@ -70,30 +74,16 @@ impl State {
         &self,
         call: &Call<'_>,
         options: &ListOptions,
-        revisions: u64,
+        past: Past,
     ) -> Result<Reply, ApiError> {
-        let revision = self
-            .store
-            .revision()
-            .saturating_sub(revisions)
-            .max(self.store.oldest(call.table()));
-        self.list_page(call, options, revision, None)
+        self.list_page(call, options, self.revision_of(past, call), None)
             .map_err(|e| ApiError::expired(e.to_string()))
     }
 
-    fn past(
-        &self,
-        call: &Call<'_>,
-        revisions: u64,
-    ) -> Result<std::collections::BTreeMap<Key, std::sync::Arc<crate::api::store::Object>>, ApiError> {
-        let revision = self
-            .store
-            .revision()
-            .saturating_sub(revisions)
-            .max(self.store.oldest(call.table()));
-        self.store
-            .list_at(call.table(), revision)
-            .map_err(|e| ApiError::expired(e.to_string()))
+    /// The revision of an earlier state, as far back as history is kept.
+    fn revision_of(&self, past: Past, call: &Call<'_>) -> u64 {
+        past.revision(self.store.revision())
+            .max(self.store.oldest(call.table()))
     }
 
     fn check_revision(&self, revision: Option<u64>) -> Result<(), ApiError> {
