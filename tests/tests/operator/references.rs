@@ -306,6 +306,7 @@ async fn credentials_reach_workers_by_reference_and_nowhere_in_clear() {
         .with_writer(move || written.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
+    tracing::info!("what is logged is seen");
     let world = World::start().await;
     world.apply(SECRET).await;
     world.apply(&with_small_model_in_storage()).await;
