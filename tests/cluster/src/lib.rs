@@ -14,5 +14,6 @@ pub mod node;
 pub mod packages;
 pub mod pki;
 pub mod process;
+pub mod programs;
 pub mod real;
 pub mod scale;

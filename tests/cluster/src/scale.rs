@@ -8,12 +8,11 @@ use std::{
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{
     control_plane::{ControlPlane, Site},
     enclosure::FOLDER,
-    process::output,
+    programs::{built, cargo},
 };
 
 /// How large the bench's first load is, and what is measured.
@@ -32,12 +31,11 @@ pub struct Scale {
 
 impl Scale {
     /// Builds the program that is measured, unless it is given.
-    pub fn gather(mut self, build: Command) -> anyhow::Result<Self> {
-        let skerry = match &self.skerry {
-            Some(given) => given.canonicalize().with_context(|| given.display().to_string())?,
-            None => release(build)?,
+    pub fn gather(mut self) -> anyhow::Result<Self> {
+        self.skerry = match &self.skerry {
+            Some(given) => Some(given.canonicalize().with_context(|| given.display().to_string())?),
+            None => built(cargo().args(["build", "--release", "--package=skerry"]), &["skerry"])?.pop(),
         };
-        self.skerry = Some(skerry);
         Ok(self)
     }
 
@@ -66,15 +64,4 @@ impl Scale {
         }
         Ok(())
     }
-}
-
-/// The program `skerry` as a release has it.
-fn release(mut build: Command) -> anyhow::Result<PathBuf> {
-    build.args(["build", "--release", "--locked", "--package=skerry"]);
-    let told = output(build.arg("--message-format=json"))?;
-    let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages
-        .filter(|message| message.pointer("/target/name").is_some_and(|target| target == "skerry"))
-        .find_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
-        .context("cargo names no program skerry")
 }

@@ -20,10 +20,9 @@ use skerry_cluster::{
     hosts::{Hosts, Programs},
     leftovers,
     process::output,
+    programs::cargo,
     real::{Shown, Tour},
 };
-
-use crate::cargo;
 
 /// To start hosts in an enclosure and to do nothing with them, as the first argument.
 pub const LINGER: &str = "linger";

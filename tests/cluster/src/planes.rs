@@ -1,0 +1,151 @@
+//! The tiers of control planes with stand-in nodes: test programs that are lent some.
+
+use std::{
+    env, fs,
+    net::Ipv4Addr,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Instant,
+};
+
+use anyhow::bail;
+use serde_json::json;
+use skerry_cluster::{
+    artifacts::{KUBERNETES, NEWEST, Workshop},
+    control,
+    control_plane::{ControlPlane, Site},
+    enclosure::FOLDER,
+    process::output,
+};
+
+use crate::{Arguments, Built, Version};
+
+/// Runs the scenarios, as many at once as there are control planes.
+pub fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
+    let begun = Instant::now();
+    let planes = start_planes(&built.kubernetes, arguments.planes)?;
+    println!(
+        "{} control planes of Kubernetes {} ready in {} s",
+        planes.len(),
+        match arguments.kubernetes {
+            Version::WithNodes => KUBERNETES,
+            Version::Newest => NEWEST,
+        },
+        begun.elapsed().as_secs()
+    );
+    // The kubectl that belongs to them goes before the machine's.
+    let programs = Path::new(FOLDER).join("bin");
+    fs::create_dir(&programs)?;
+    symlink(&built.kubernetes, programs.join("kubectl"))?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(std::iter::once(programs).chain(env::split_paths(&path)))?;
+    let role = Path::new(FOLDER).join("role.yaml");
+    fs::write(&role, &built.role)?;
+    for plane in &planes {
+        let plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
+        plane.kubectl(&["create", "namespace", NAMESPACE])?;
+        plane.kubectl(&["apply", "-f", &role.display().to_string()])?;
+    }
+    let list = lend("scenarios", &planes)?;
+    let mut good = true;
+    for program in &built.scenarios {
+        let begun = Instant::now();
+        let status = Command::new(program)
+            .args(&arguments.filter)
+            // Those that live many lives have several planes at once, and the others wait for theirs.
+            .arg(format!("--test-threads={}", 2 * arguments.planes))
+            // Those that run nowhere else are ignored elsewhere.
+            .arg("--include-ignored")
+            .env("SKERRY_CONTROL_PLANES", &list)
+            .env("PATH", &path)
+            .current_dir(skerry_dist::root().join("tests"))
+            .status()?;
+        good &= status.success();
+        println!("scenarios: {} s", begun.elapsed().as_secs());
+        for plane in &planes {
+            plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
+        }
+    }
+    Ok(good)
+}
+
+/// The namespace of the scenarios, and the account that the chart binds the manager's role to.
+const NAMESPACE: &str = "scenario";
+const ACCOUNT: &str = "skerry-globalmanager";
+
+/// The role of the manager and its binding, from the chart.
+pub fn role(workshop: &Workshop) -> anyhow::Result<String> {
+    let mut helm = Command::new(workshop.helm()?);
+    helm.args(["template", "skerry", "--kube-version", KUBERNETES])
+        .arg(skerry_dist::root().join("charts/skerry"));
+    helm.args([
+        "--namespace",
+        NAMESPACE,
+        "--show-only",
+        "templates/globalmanager/rbac.yaml",
+    ]);
+    output(&mut helm)
+}
+
+/// The file that tells test programs of control planes and of their controls.
+fn lend(name: &str, planes: &[Arc<Mutex<ControlPlane>>]) -> anyhow::Result<PathBuf> {
+    let mut entries = Vec::new();
+    for (index, plane) in planes.iter().enumerate() {
+        let socket = Path::new(FOLDER).join(format!("{name}-{index}.control"));
+        control::serve(plane.clone(), &socket)?;
+        let plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.push(
+            json!({"kubeconfig": plane.access().admin, "etcd": plane.etcd(), "control": socket,
+            "manager": format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}")}),
+        );
+    }
+    let list = Path::new(FOLDER).join(format!("{name}.json"));
+    fs::write(&list, serde_json::to_vec(&entries)?)?;
+    Ok(list)
+}
+
+/// Compares the sandbox with an API server beside which no controller writes.
+pub fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
+    let plane = ControlPlane::start_alone(Site {
+        kubernetes: kubernetes.to_owned(),
+        folder: Path::new(FOLDER).join("contract"),
+        address: Ipv4Addr::LOCALHOST,
+        port: 9_000,
+        netns: None,
+        known: None,
+        hasty: false,
+    })?;
+    let plane = Arc::new(Mutex::new(plane));
+    let status = Command::new(contract)
+        .args(&arguments.filter)
+        .env("SKERRY_CONTROL_PLANES", lend("contract", std::slice::from_ref(&plane))?)
+        .status()?;
+    plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
+    Ok(status.success())
+}
+
+/// Control planes side by side, each with ports of its own.
+fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<ControlPlane>>>> {
+    let start = |index: u16| {
+        ControlPlane::start(Site {
+            kubernetes: kubernetes.to_owned(),
+            folder: Path::new(FOLDER).join(format!("plane-{index}")),
+            address: Ipv4Addr::LOCALHOST,
+            port: 10_000 + 10 * index,
+            netns: None,
+            known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
+            hasty: true,
+        })
+    };
+    thread::scope(|scope| {
+        let starting: Vec<_> = (0..number).map(|index| scope.spawn(move || start(index))).collect();
+        let ended = starting.into_iter().map(thread::ScopedJoinHandle::join);
+        ended
+            .map(|ended| ended.unwrap_or_else(|_| bail!("starting a control plane panicked")))
+            .map(|plane| Ok(Arc::new(Mutex::new(plane?))))
+            .collect()
+    })
+}
