@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex},
     time::Duration,
 };
@@ -54,8 +54,8 @@ pub struct Plane {
     pub etcd: String,
     /// The socket of its control, which takes it down and up again.
     pub control: PathBuf,
-    /// The user as whom managers speak: one who has the chart's role, and nothing more.
-    pub manager: Option<String>,
+    /// The kubeconfig of managers: of a user who has the chart's role, and nothing more.
+    pub manager: Option<PathBuf>,
     /// The definitions that were made known here last, by name: their specs, and the generations that these got.
     #[serde(skip)]
     defined: Arc<Mutex<BTreeMap<String, (Value, i64)>>>,
@@ -148,6 +148,7 @@ pub struct Borrowed {
     pub wire: Wire,
     /// A client whose requests are not counted.
     pub admin: Client,
+    manager: Option<Client>,
     /// How it was lent.
     pub plane: Plane,
     seen: watch::Receiver<u64>,
@@ -174,9 +175,11 @@ impl Borrowed {
         plane.command("restore").await;
         // Another test may have been first.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let kubeconfig = Kubeconfig::read_from(&plane.kubeconfig).expect("the kubeconfig can be read");
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let admin = Client::try_from(config.expect("the kubeconfig is one")).expect("a client can be made");
+        let admin = client(&plane.kubeconfig).await;
+        let manager = match &plane.manager {
+            Some(kubeconfig) => Some(client(kubeconfig).await),
+            None => None,
+        };
         clean(&admin).await;
         let (told, seen) = watch::channel(0);
         let objects = Arc::<Mutex<Objects>>::default();
@@ -188,6 +191,7 @@ impl Borrowed {
         Some(Self {
             wire: Wire::new(admin.clone()),
             admin,
+            manager,
             plane,
             seen,
             objects,
@@ -202,9 +206,8 @@ impl Borrowed {
 
     /// A client that speaks as the manager does that the chart installs. Faults and the log know it as `name`.
     pub fn manager(&self, name: &str) -> Client {
-        let manager = self.plane.manager.as_deref().expect("the plane knows the chart's role");
-        self.wire
-            .client_named(name, manager, &["system:serviceaccounts", "system:authenticated"])
+        let manager = self.manager.clone().expect("the plane has an account for managers");
+        self.wire.client_over(manager, name)
     }
 
     /// Resolves when nothing more is to come: nothing changes, nobody here or there is at work. Counted in round trips
@@ -281,6 +284,13 @@ impl Borrowed {
         let answer = answer.expect("etcd answers");
         assert!(answer.status().is_success(), "{answer:?}");
     }
+}
+
+/// A client of whoever the kubeconfig is for.
+async fn client(kubeconfig: &Path) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig can be read");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.expect("the kubeconfig is one")).expect("a client can be made")
 }
 
 /// Keeps up with the objects of a kind.

@@ -86,15 +86,19 @@ impl Wire {
 
     /// A client that speaks as `user`, a member of `groups`.
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        self.client_named(user, user, groups)
-    }
-
-    /// A client that speaks as `user`, a member of `groups`, and that faults and the log know by a name of its own.
-    pub fn client_named(&self, name: &str, user: &str, groups: &[&str]) -> kube::Client {
-        let (wire, name) = (self.clone(), name.to_owned());
         let who = std::iter::once(("impersonate-user", user));
         let who = who.chain(groups.iter().map(|&group| ("impersonate-group", group)));
-        let who: Vec<_> = who.map(|(header, value)| (header, value.to_owned())).collect();
+        self.speaking(user, who.map(|(header, value)| (header, value.to_owned())).collect())
+    }
+
+    /// A client that speaks as whoever `client` is, and that faults and the log know as `name`.
+    pub fn client_over(&self, client: kube::Client, name: &str) -> kube::Client {
+        let wire = Self { client, ..self.clone() };
+        wire.speaking(name, vec![])
+    }
+
+    fn speaking(&self, name: &str, who: Vec<(&'static str, String)>) -> kube::Client {
+        let (wire, name) = (self.clone(), name.to_owned());
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let (wire, name, who) = (wire.clone(), name.clone(), who.clone());
             async move { Ok::<_, Infallible>(wire.serve(&name, &who, request.map(Body::new)).await) }

@@ -2,6 +2,7 @@
 //! be killed and started again.
 
 use std::{
+    collections::BTreeSet,
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     pki::{Pair, Pki},
     process::{Process, output, until},
+    rights::{self, Right},
 };
 
 /// How long the API server may take to be ready, on a busy machine.
@@ -41,12 +43,20 @@ pub struct Site {
     pub known: Option<PathBuf>,
     /// Whether nodes are given up within seconds, as tests that cannot wait for minutes ask.
     pub hasty: bool,
+    /// The namespace that the chart installs the manager into, if it does.
+    pub manager_in: Option<&'static str>,
 }
 
 impl Site {
     /// A command that runs at this site.
     pub fn command(&self, program: &Path) -> Command {
         command(self.netns.as_deref(), program)
+    }
+
+    /// The manager's user: the service account of the chart.
+    fn manager(&self) -> Option<String> {
+        let namespace = self.manager_in?;
+        Some(format!("system:serviceaccount:{namespace}:{}", rights::ACCOUNT))
     }
 }
 
@@ -68,13 +78,15 @@ pub(crate) fn command(netns: Option<&str>, program: &Path) -> Command {
 pub struct Access {
     /// The kubeconfig of its administrator.
     pub admin: PathBuf,
+    /// The kubeconfig of the account that the chart makes for the manager, and binds its role to.
+    pub manager: Option<PathBuf>,
 }
 
 /// A control plane that runs.
 pub struct ControlPlane {
     site: Site,
     pki: Pki,
-    admin: PathBuf,
+    access: Access,
     serving: Pair,
     etcd: Process,
     api_server: Process,
@@ -102,13 +114,18 @@ impl ControlPlane {
             "kubernetes.default.svc".to_owned(),
         ];
         let serving = pki.server("api-server", &names)?;
-        let admin = pki.kubeconfig(&server(&site), "admin", &["system:masters"])?;
+        let user = |name: &str, group: &str| pki.kubeconfig(&server(&site), name, &[group]);
+        let manager = site.manager().map(|name| user(&name, "system:serviceaccounts"));
+        let access = Access {
+            admin: user("admin", "system:masters")?,
+            manager: manager.transpose()?,
+        };
         let etcd = start_etcd(&site)?;
         let api_server = start_api_server(&site, &pki, &serving)?;
         let mut started = Self {
             site,
             pki,
-            admin,
+            access,
             serving,
             etcd,
             api_server,
@@ -120,9 +137,7 @@ impl ControlPlane {
 
     /// How tests reach it.
     pub fn access(&self) -> Access {
-        Access {
-            admin: self.admin.clone(),
-        }
+        self.access.clone()
     }
 
     /// The address of etcd's HTTP interface.
@@ -147,12 +162,17 @@ impl ControlPlane {
         &self.pki
     }
 
+    /// The rights that the manager has made use of so far.
+    pub fn rights_used(&self) -> anyhow::Result<BTreeSet<Right>> {
+        rights::used(&self.site.folder)
+    }
+
     /// The output of `kubectl` as the administrator.
     pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         output(
             Command::new(&self.site.kubernetes)
                 .args(["kubectl", "--kubeconfig"])
-                .arg(&self.admin)
+                .arg(&self.access.admin)
                 .args(arguments),
         )
     }
@@ -228,7 +248,7 @@ impl ControlPlane {
             // As for a large cluster: nobody here should wait for the controllers' own limits.
             .args(["--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000"]);
         for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
-            command.arg(format!("--{flag}={}", self.admin.display()));
+            command.arg(format!("--{flag}={}", self.access.admin.display()));
         }
         command
     }
@@ -276,6 +296,9 @@ fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Pr
         .arg(format!("--kubelet-client-key={}", kubelets.key.display()))
         .arg("--kubelet-preferred-address-types=InternalIP")
         .args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"]);
+    if let Some(manager) = site.manager() {
+        command.args(rights::recording(&site.folder, &manager)?);
+    }
     if site.hasty {
         command.args([
             "--default-not-ready-toleration-seconds=3",

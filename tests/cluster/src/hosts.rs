@@ -17,6 +17,7 @@ use crate::{
     network::{self, CLOUD, EDGE},
     node::{Node, PAUSE},
     process::{Process, until},
+    real::SEDNA,
 };
 
 /// How long nodes may take to be ready.
@@ -59,6 +60,7 @@ impl Hosts {
             netns: Some(CLOUD.name.to_owned()),
             known: None,
             hasty: false,
+            manager_in: Some(SEDNA),
         })?;
         let name_server = serve_names(&plane, programs, folder)?;
         let mut images = images.to_vec();

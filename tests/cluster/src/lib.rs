@@ -16,4 +16,5 @@ pub mod pki;
 pub mod process;
 pub mod programs;
 pub mod real;
+pub mod rights;
 pub mod scale;

@@ -4,6 +4,7 @@ mod planes;
 mod tier;
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsString,
     path::{Path, PathBuf},
@@ -18,6 +19,7 @@ use skerry_cluster::{
     artifacts::Workshop,
     enclosure, machine, packages,
     programs::{built, cargo},
+    rights::{self, Right},
     scale::Scale,
 };
 
@@ -44,6 +46,13 @@ struct Arguments {
     kubernetes: Version,
     #[command(flatten)]
     scale: Scale,
+}
+
+impl Arguments {
+    /// Whether nothing is left out.
+    fn is_everything(&self) -> bool {
+        self.filter.is_empty() && self.only.is_none() && self.test.is_none()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -190,7 +199,8 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 }
 
 /// What skipping the hosts is called.
-const HOSTS: &str = "the two hosts (containers, the chart on real nodes, cuts and power failures)";
+const HOSTS: &str = "the two hosts (containers, the chart on real nodes, cuts and power failures), and whether the manager has \
+                     a use for all of its rights";
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -210,9 +220,9 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let (built, rest) = arguments.split_first().context("nothing was built")?;
     let built: Built = serde_json::from_str(built.to_str().context("what was built is text")?)?;
     let arguments = Arguments::parse_from(std::iter::once(&OsString::from("run")).chain(rest));
-    let mut good = true;
+    let (mut good, mut used) = (true, BTreeSet::new());
     if !built.scenarios.is_empty() {
-        good &= run_scenarios(&built, &arguments)?;
+        good &= run_scenarios(&built, &arguments, &mut used)?;
     }
     if let Some(contract) = &built.contract {
         good &= run_contract(&built.kubernetes, contract, &arguments)?;
@@ -223,9 +233,25 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut skipped = built.skipped;
     if let Some(hosts) = &built.hosts {
         match hosts.try_container() {
-            Ok(()) => good &= hosts.tour()?,
+            Ok(()) => {
+                good &= hosts.tour(&mut used)?;
+                if arguments.is_everything() {
+                    good &= all_are_used(&built.role, &used)?;
+                }
+            }
             Err(error) => skipped.push(format!("{HOSTS}: {error:#}")),
         }
     }
     Ok(end(good, &skipped))
+}
+
+/// Whether the manager has a use for all that the chart lets it do; says so where it has none.
+fn all_are_used(role: &str, used: &BTreeSet<Right>) -> anyhow::Result<bool> {
+    let given = rights::given(role)?;
+    let unused: Vec<_> = given.difference(used).collect();
+    for right in &unused {
+        println!("error: the chart lets the manager {right}, of which no scenario made use");
+    }
+    println!("rights: {} of {} are used", given.len() - unused.len(), given.len());
+    Ok(unused.is_empty())
 }

@@ -1,6 +1,7 @@
 //! The tiers of control planes with stand-in nodes: test programs that are lent some.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     net::Ipv4Addr,
     os::unix::fs::symlink,
@@ -19,12 +20,13 @@ use skerry_cluster::{
     control_plane::{ControlPlane, Site},
     enclosure::FOLDER,
     process::output,
+    rights::Right,
 };
 
 use crate::{Arguments, Built, Version};
 
-/// Runs the scenarios, as many at once as there are control planes.
-pub fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
+/// Runs the scenarios, as many at once as there are control planes. Rights that the manager made use of are added to `used`.
+pub fn run_scenarios(built: &Built, arguments: &Arguments, used: &mut BTreeSet<Right>) -> anyhow::Result<bool> {
     let begun = Instant::now();
     let planes = start_planes(&built.kubernetes, arguments.planes)?;
     println!(
@@ -69,12 +71,14 @@ pub fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<boo
             plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
         }
     }
+    for plane in &planes {
+        used.extend(plane.lock().unwrap_or_else(PoisonError::into_inner).rights_used()?);
+    }
     Ok(good)
 }
 
-/// The namespace of the scenarios, and the account that the chart binds the manager's role to.
+/// The namespace of the scenarios.
 const NAMESPACE: &str = "scenario";
-const ACCOUNT: &str = "skerry-globalmanager";
 
 /// The role of the manager and its binding, from the chart.
 pub fn role(workshop: &Workshop) -> anyhow::Result<String> {
@@ -97,10 +101,10 @@ fn lend(name: &str, planes: &[Arc<Mutex<ControlPlane>>]) -> anyhow::Result<PathB
         let socket = Path::new(FOLDER).join(format!("{name}-{index}.control"));
         control::serve(plane.clone(), &socket)?;
         let plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.push(
-            json!({"kubeconfig": plane.access().admin, "etcd": plane.etcd(), "control": socket,
-            "manager": format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}")}),
-        );
+        let access = plane.access();
+        entries.push(json!({
+            "kubeconfig": access.admin, "manager": access.manager, "etcd": plane.etcd(), "control": socket,
+        }));
     }
     let list = Path::new(FOLDER).join(format!("{name}.json"));
     fs::write(&list, serde_json::to_vec(&entries)?)?;
@@ -117,6 +121,7 @@ pub fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -
         netns: None,
         known: None,
         hasty: false,
+        manager_in: None,
     })?;
     let plane = Arc::new(Mutex::new(plane));
     let status = Command::new(contract)
@@ -138,6 +143,7 @@ fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<
             netns: None,
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
+            manager_in: Some(NAMESPACE),
         })
     };
     thread::scope(|scope| {

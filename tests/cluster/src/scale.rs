@@ -50,6 +50,7 @@ impl Scale {
             netns: None,
             known: None,
             hasty: false,
+            manager_in: None,
         })?;
         let status = Command::new(skerry)
             .args(["bench", "control-plane", "--kubeconfig"])

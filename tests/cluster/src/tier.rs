@@ -1,6 +1,7 @@
 //! The tier of the two hosts: what it is built from, and how it is run.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsString,
     fs,
@@ -22,6 +23,7 @@ use skerry_cluster::{
     process::output,
     programs::cargo,
     real::{Shown, Tour},
+    rights::Right,
 };
 
 /// To start hosts in an enclosure and to do nothing with them, as the first argument.
@@ -77,8 +79,9 @@ impl Equipment {
         abilities::try_container(&self.pause, &Path::new(FOLDER).join("probe"))
     }
 
-    /// Starts the hosts and takes the tour of them; whether all of it held.
-    pub fn tour(&self) -> anyhow::Result<bool> {
+    /// Starts the hosts and takes the tour of them; whether all of it held. Rights that the manager made use of are added to
+    /// `used`.
+    pub fn tour(&self, used: &mut BTreeSet<Right>) -> anyhow::Result<bool> {
         let begun = Instant::now();
         let mut hosts = self.start()?;
         println!("two hosts ready in {} s", begun.elapsed().as_secs());
@@ -94,6 +97,8 @@ impl Equipment {
         if let Err(error) = &ended {
             println!("error: {error:#}");
         }
+        drop(tour);
+        used.extend(hosts.plane.rights_used()?);
         Ok(ended.is_ok())
     }
 

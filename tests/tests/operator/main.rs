@@ -14,6 +14,7 @@ mod joint_inference;
 mod managers;
 mod pause;
 mod references;
+mod reports;
 mod rollout;
 mod writes;
 

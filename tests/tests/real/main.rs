@@ -10,6 +10,7 @@ mod edits;
 mod evictions;
 mod history;
 mod outages;
+mod rights;
 mod users;
 
 use std::ops::Deref;

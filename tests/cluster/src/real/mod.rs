@@ -26,7 +26,7 @@ use self::pages::Pages;
 use crate::hosts::Hosts;
 
 /// The namespace of the chart.
-const SEDNA: &str = "sedna";
+pub const SEDNA: &str = "sedna";
 
 /// A scenario: a sentence, and what shows that it holds.
 type Scenario = (&'static str, fn(&mut Tour<'_>) -> anyhow::Result<()>);
