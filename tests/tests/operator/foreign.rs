@@ -136,6 +136,38 @@ async fn only_what_carries_our_label_and_our_owner_reference_is_pruned() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deployment_and_a_service_of_ours_that_have_no_place_go() {
+    let world = serving().await;
+    let service = world.uid::<JointInferenceService>("helmet").await;
+    let metadata = json!({
+        "name": "helmet-of-old",
+        "labels": {"jointinferenceservice.sedna.io/name": "helmet", "jointinferenceservice.sedna.io/uid": service},
+        "ownerReferences": [{"apiVersion": "sedna.io/v1alpha1", "kind": "JointInferenceService", "name": "helmet",
+            "uid": service, "controller": true}],
+    });
+    for (version, kind, spec) in [
+        (
+            "apps/v1",
+            "Deployment",
+            json!({"selector": {"matchLabels": {"app": "old"}}, "template": {"metadata": {"labels": {"app": "old"}},
+                "spec": {"containers": [{"name": "old", "image": "example/old:v1"}]}}}),
+        ),
+        (
+            "v1",
+            "Service",
+            json!({"selector": {"app": "old"}, "ports": [{"port": 80}]}),
+        ),
+    ] {
+        let stray = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
+        world.apply(&stray.to_string()).await;
+    }
+    world.settle().await;
+    assert_eq!(world.names::<Deployment>().await, [CLOUD, EDGE]);
+    assert_eq!(world.names::<Service>().await, ["helmet-cloud"]);
+    assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
+}
+
 /// Makes the API server take anything for a resource of this kind, as an older definition of it may have.
 async fn accept_anything(world: &World, plural: &str) {
     let crds: Api<CustomResourceDefinition> = Api::all(world.api.client_as(USER));

@@ -56,7 +56,7 @@ async fn the_managers_account_may_do_what_the_chart_says_and_nothing_more() {
     ] {
         let error = manager.fails(refused).await;
         assert!(
-            error.contains("Forbidden") && error.contains(told),
+            error.contains("is forbidden") && error.contains(told),
             "{refused:?}: {error}"
         );
     }
