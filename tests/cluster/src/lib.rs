@@ -18,3 +18,4 @@ pub mod programs;
 pub mod real;
 pub mod rights;
 pub mod scale;
+pub mod table;

@@ -4,11 +4,11 @@ mod planes;
 mod tier;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env,
     ffi::OsString,
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{Command, ExitCode},
 };
 
 use anyhow::Context;
@@ -21,6 +21,7 @@ use skerry_cluster::{
     programs::{built, cargo},
     rights::{self, Right},
     scale::Scale,
+    table::{self, SECTIONS},
 };
 
 use planes::{role, run_contract, run_scenarios};
@@ -44,6 +45,9 @@ struct Arguments {
     /// Which Kubernetes. Of the newest there is the control plane alone, so the hosts are left out.
     #[arg(long, default_value = "1.34")]
     kubernetes: Version,
+    /// Write `docs/scenarios.md` from the results of the last whole runs, and run nothing but what the sandbox can.
+    #[arg(long, exclusive = true)]
+    table: bool,
     #[command(flatten)]
     scale: Scale,
 }
@@ -53,6 +57,11 @@ impl Arguments {
     fn is_everything(&self) -> bool {
         self.filter.is_empty() && self.only.is_none() && self.test.is_none()
     }
+
+    /// Under which names results of a program are kept, if it is run as a whole.
+    fn keeps<'a>(&self, program: &'a str) -> Option<(&'a str, &'static str)> {
+        self.filter.is_empty().then(|| (program, self.kubernetes.name()))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,6 +70,15 @@ enum Version {
     WithNodes,
     #[value(name = "1.36")]
     Newest,
+}
+
+impl Version {
+    fn name(self) -> &'static str {
+        match self {
+            Self::WithNodes => "1.34",
+            Self::Newest => "1.36",
+        }
+    }
 }
 
 /// The test programs that run on control planes, one after the other.
@@ -84,7 +102,8 @@ struct Built {
     kubernetes: PathBuf,
     /// What the chart lets the manager do, as Helm renders it for the scenarios' namespace.
     role: String,
-    scenarios: Vec<PathBuf>,
+    /// By name.
+    scenarios: Vec<(String, PathBuf)>,
     hosts: Option<Equipment>,
     contract: Option<PathBuf>,
     scale: Option<Scale>,
@@ -147,8 +166,12 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         planes: _,
         test,
         kubernetes,
+        table,
         scale,
     } = Arguments::parse();
+    if table {
+        return write_table();
+    }
     let mut skipped = vec![];
     let abilities = Abilities::find();
     if let Abilities::Nothing(why) = &abilities {
@@ -186,7 +209,9 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         },
         scenarios: test_programs(&scenarios)?,
         hosts: hosts.then(|| Equipment::gather(&workshop)).transpose()?,
-        contract: test_programs(if contract { &["contract"] } else { &[] })?.pop(),
+        contract: test_programs(if contract { &["contract"] } else { &[] })?
+            .pop()
+            .map(|(_, program)| program),
         scale: (only == Some(Tier::Scale)).then(|| scale.gather()).transpose()?,
         skipped,
     };
@@ -206,14 +231,34 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The paths of test programs of `skerry-tests`, built if need be.
-fn test_programs(names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
+/// Test programs of `skerry-tests`, built if need be: their names and paths.
+fn test_programs(names: &[&str]) -> anyhow::Result<Vec<(String, PathBuf)>> {
     if names.is_empty() {
         return Ok(vec![]);
     }
     let mut build = cargo();
     build.args(["test", "--package", "skerry-tests", "--no-run"]);
-    built(build.args(names.iter().flat_map(|name| ["--test", name])), names)
+    let programs = built(build.args(names.iter().flat_map(|name| ["--test", name])), names)?;
+    Ok(names.iter().map(|name| (*name).to_owned()).zip(programs).collect())
+}
+
+/// Runs what the sandbox can, and writes the page of all scenarios.
+fn write_table() -> anyhow::Result<ExitCode> {
+    let programs = SECTIONS.iter().map(|section| section.program);
+    let programs: Vec<_> = programs.filter(|program| *program != table::HOSTS).collect();
+    let programs: BTreeMap<_, _> = test_programs(&programs)?.into_iter().collect();
+    for section in SECTIONS.iter().filter(|section| section.runs_on_the_sandbox()) {
+        let mut run = Command::new(programs.get(section.program).context("it was built")?);
+        run.current_dir(skerry_dist::root().join("tests"))
+            .env_remove("SKERRY_CONTROL_PLANES")
+            .env("SKERRY_REQUIRE_KUBECTL", "1");
+        table::run(&mut run, Some((section.program, table::SANDBOX)))?;
+    }
+    table::write(|section| match programs.get(section.program) {
+        Some(program) => table::listed(program),
+        None => Ok(tier::scenarios()),
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {

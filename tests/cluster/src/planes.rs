@@ -21,6 +21,7 @@ use skerry_cluster::{
     enclosure::FOLDER,
     process::output,
     rights::Right,
+    table::{self, Section},
 };
 
 use crate::{Arguments, Built, Version};
@@ -53,20 +54,21 @@ pub fn run_scenarios(built: &Built, arguments: &Arguments, used: &mut BTreeSet<R
     }
     let list = lend("scenarios", &planes)?;
     let mut good = true;
-    for program in &built.scenarios {
+    for (name, program) in &built.scenarios {
         let begun = Instant::now();
-        let status = Command::new(program)
-            .args(&arguments.filter)
+        let section = Section::of(name)?;
+        let mut run = Command::new(program);
+        run.args(&arguments.filter)
+            .args(section.sandbox_only.iter().flat_map(|name| ["--skip", name]))
             // Those that live many lives have several planes at once, and the others wait for theirs.
             .arg(format!("--test-threads={}", 2 * arguments.planes))
             // Those that run nowhere else are ignored elsewhere.
             .arg("--include-ignored")
             .env("SKERRY_CONTROL_PLANES", &list)
             .env("PATH", &path)
-            .current_dir(skerry_dist::root().join("tests"))
-            .status()?;
-        good &= status.success();
-        println!("scenarios: {} s", begun.elapsed().as_secs());
+            .current_dir(skerry_dist::root().join("tests"));
+        good &= table::run(&mut run, arguments.keeps(name))?;
+        println!("{name}: {} s", begun.elapsed().as_secs());
         for plane in &planes {
             plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
         }
@@ -124,12 +126,12 @@ pub fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -
         manager_in: None,
     })?;
     let plane = Arc::new(Mutex::new(plane));
-    let status = Command::new(contract)
-        .args(&arguments.filter)
-        .env("SKERRY_CONTROL_PLANES", lend("contract", std::slice::from_ref(&plane))?)
-        .status()?;
+    let mut run = Command::new(contract);
+    run.args(&arguments.filter)
+        .env("SKERRY_CONTROL_PLANES", lend("contract", std::slice::from_ref(&plane))?);
+    let good = table::run(&mut run, arguments.keeps("contract"))?;
     plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
-    Ok(status.success())
+    Ok(good)
 }
 
 /// Control planes side by side, each with ports of its own.

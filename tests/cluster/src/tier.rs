@@ -22,14 +22,24 @@ use skerry_cluster::{
     leftovers,
     process::output,
     programs::cargo,
-    real::{Shown, Tour},
+    real::{self, Shown, Tour},
     rights::Right,
+    table,
 };
 
 /// To start hosts in an enclosure and to do nothing with them, as the first argument.
 pub const LINGER: &str = "linger";
 /// The same, inside.
 pub const LINGERING: &str = "lingering";
+
+/// What is shown before the tour.
+const LEAVES_NOTHING: &str = "a run that is killed leaves nothing behind";
+
+/// All that is shown, in order.
+pub fn scenarios() -> Vec<String> {
+    let names = std::iter::once(LEAVES_NOTHING).chain(real::scenarios());
+    names.map(str::to_owned).collect()
+}
 
 /// What is built outside, for the hosts inside.
 #[derive(Serialize, Deserialize)]
@@ -66,9 +76,8 @@ impl Equipment {
         let begun = Instant::now();
         let mut run = Command::new(env::current_exe()?);
         run.arg(LINGER).arg(serde_json::to_string(self)?);
-        let name = "a run that is killed leaves nothing behind";
-        leftovers::none_after_a_kill(run).context(name)?;
-        let shown = Shown::held(name, begun.elapsed());
+        leftovers::none_after_a_kill(run).context(LEAVES_NOTHING)?;
+        let shown = Shown::held(LEAVES_NOTHING, begun.elapsed());
         println!("{shown}");
         self.shown.push(shown);
         Ok(())
@@ -91,9 +100,7 @@ impl Equipment {
         let ended = tour.run();
         println!("tour: {} s", begun.elapsed().as_secs());
         let shown: Vec<_> = self.shown.iter().chain(tour.shown()).collect();
-        let results = root.join("target/cluster");
-        fs::create_dir_all(&results)?;
-        fs::write(results.join("hosts.json"), serde_json::to_vec_pretty(&shown)?)?;
+        table::keep(table::HOSTS, "1.34", &shown)?;
         if let Err(error) = &ended {
             println!("error: {error:#}");
         }

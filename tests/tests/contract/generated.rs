@@ -19,6 +19,7 @@ use crate::{
     kinds::{KINDS, Kind},
     run,
     server::Pair,
+    tell,
 };
 
 /// Sequences per kind, where `PROPTEST_CASES` says nothing.
@@ -199,10 +200,15 @@ fn case(kind: &Kind, ops: &[Op]) -> Case {
     }
 }
 
+/// What the sequences of a kind are called.
+pub fn name(kind: &Kind) -> String {
+    format!("generated-{}", kind.name)
+}
+
 /// Runs the sequences of all kinds, side by side; false if any differs.
 pub fn run_all(pair: &Pair, allowances: &Allowances, filter: Option<&str>) -> bool {
     let handle = Handle::current();
-    let chosen = |kind: &&Kind| filter.is_none_or(|filter| format!("generated-{}", kind.name).contains(filter));
+    let chosen = |kind: &&Kind| filter.is_none_or(|filter| name(kind).contains(filter));
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let running: Vec<_> = KINDS
             .iter()
@@ -220,18 +226,20 @@ pub fn run_all(pair: &Pair, allowances: &Allowances, filter: Option<&str>) -> bo
     let (sequences, requests) = outcomes.iter().fold((0, 0), |(sequences, requests), outcome| {
         (sequences + outcome.sequences, requests + outcome.requests)
     });
-    let failures: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.failure.as_ref()).collect();
-    for failure in &failures {
-        println!("{failure}");
+    let mut failed = 0;
+    for outcome in &outcomes {
+        tell(&name(outcome.kind), outcome.failure.is_none());
+        if let Some(failure) = &outcome.failure {
+            failed += 1;
+            println!("{failure}");
+        }
     }
-    println!(
-        "generated: {sequences} sequences, {requests} requests, {} kinds differ",
-        failures.len()
-    );
-    failures.is_empty()
+    println!("generated: {sequences} sequences, {requests} requests, {failed} kinds differ");
+    failed == 0
 }
 
 struct Outcome {
+    kind: &'static Kind,
     sequences: usize,
     requests: usize,
     failure: Option<String>,
@@ -288,6 +296,7 @@ fn sequences(pair: &Pair, allowances: &Allowances, kind: &'static Kind, handle: 
         TestError::Abort(why) => format!("sequence of {}: {why}", kind.name),
     });
     Outcome {
+        kind,
         sequences: sequences.get(),
         requests: requests.get(),
         failure,

@@ -2,7 +2,8 @@
 //!
 //! Requests are written by hand (`cases/`, one file per feature) or generated ([`generated`]). What differs and is not in
 //! the table of [`allowed`] differences is a defect of the sandbox. It runs where `SKERRY_CONTROL_PLANES` names an API
-//! server without controllers beside it, as `tests/cluster/run --only contract` does; an argument filters cases by name.
+//! server without controllers beside it, as `tests/cluster/run --only contract` does; an argument filters cases by name. It
+//! lists its cases and tells what came of them as other test programs do.
 
 #![allow(
     clippy::expect_used,
@@ -32,6 +33,12 @@ use server::Pair;
 const AT_ONCE: usize = 8;
 
 fn main() -> ExitCode {
+    if env::args().any(|argument| argument == "--list") {
+        for name in names() {
+            println!("{name}: test");
+        }
+        return ExitCode::SUCCESS;
+    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
     // Arguments of the test harness are not for us.
     let filter = env::args().skip(1).find(|argument| !argument.starts_with('-'));
@@ -40,6 +47,17 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// The names of all cases, and of the kinds for which some are generated.
+fn names() -> Vec<String> {
+    let written = case::read_all().into_iter().map(|case| case.name);
+    written.chain(kinds::KINDS.iter().map(generated::name)).collect()
+}
+
+/// Says what came of a case.
+fn tell(name: &str, holds: bool) {
+    println!("test {name} ... {}", if holds { "ok" } else { "FAILED" });
 }
 
 async fn run(filter: Option<&str>) -> bool {
@@ -80,10 +98,8 @@ async fn written(pair: &Pair, allowances: &Allowances, filter: Option<&str>) -> 
             .iter()
             .filter(|difference| !allowances.allow(difference))
             .collect();
-        if !differences.is_empty() {
-            failed += 1;
-            println!("case {name}:");
-        }
+        tell(name, differences.is_empty());
+        failed += usize::from(!differences.is_empty());
         for difference in differences {
             println!("  {difference}");
         }

@@ -93,6 +93,11 @@ const WITHOUT_THE_EDGE: &[Scenario] = &[
     ),
 ];
 
+/// The sentences of all scenarios: those of the tour, then those that it shows on the way.
+pub fn scenarios() -> impl Iterator<Item = &'static str> {
+    SCENARIOS.iter().chain(WITHOUT_THE_EDGE).map(|(name, _)| *name)
+}
+
 /// A tour of the two hosts.
 pub struct Tour<'a> {
     hosts: &'a mut Hosts,

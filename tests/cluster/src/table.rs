@@ -1,0 +1,327 @@
+//! The page of all scenarios: which there are, and where each of them held.
+//!
+//! Whole runs leave their results in `target/cluster/`, a file for each program and each place where it ran. The page is
+//! made of these alone: where one is missing or tells of a failure, there is no page. A test of each program then sees to
+//! it that the page names what there is.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    fmt::Write as _,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    artifacts::{KUBERNETES, NEWEST},
+    process::output,
+};
+
+/// The page.
+const PAGE: &str = "docs/scenarios.md";
+
+/// Where scenarios run, as the page's columns are called.
+const PLACES: [&str; 3] = [SANDBOX, "1.34", OPTIONAL];
+/// The API server in memory.
+pub const SANDBOX: &str = "sandbox";
+/// The place whose column may say that something was not run.
+const OPTIONAL: &str = "1.36";
+
+/// The test that holds a program against the page. It is none of the scenarios.
+const CHECK: &str = "the_page_of_scenarios_names_each_of_these";
+
+/// A program of scenarios: a section of the page.
+pub struct Section {
+    /// The test program, or the tour.
+    pub program: &'static str,
+    title: &'static str,
+    about: &'static str,
+    /// The place whose results stand in each column.
+    columns: [Option<&'static str>; 3],
+    /// Scenarios that are for the sandbox alone.
+    pub sandbox_only: &'static [&'static str],
+}
+
+/// All of them.
+pub const SECTIONS: [Section; 5] = [
+    Section {
+        program: "operator",
+        title: "What the manager does",
+        about: "The manager's engine between an API server and stand-in nodes. `cargo test` runs these on the sandbox.",
+        columns: [Some(SANDBOX), Some("1.34"), Some("1.36")],
+        sandbox_only: &[],
+    },
+    Section {
+        program: "real",
+        title: "What only a real control plane can show",
+        about: "They are about parts of Kubernetes that the sandbox does without: its autoscaler, evictions, an API server \
+                and an etcd that go down, roles.",
+        columns: [None, Some("1.34"), Some("1.36")],
+        sandbox_only: &[],
+    },
+    Section {
+        program: "kubectl",
+        title: "What users type",
+        about: "An unmodified `kubectl`. `cargo test` runs these on the sandbox. Pods on a control plane's stand-in nodes \
+                have no logs.",
+        columns: [Some(SANDBOX), Some("1.34"), Some("1.36")],
+        sandbox_only: &["pods::logs_are_followed_and_no_shell_is_opened"],
+    },
+    Section {
+        program: "contract",
+        title: "What the sandbox answers as Kubernetes does",
+        about: "The same requests go to both, and their answers are compared: what holds, holds for both.",
+        columns: [Some("1.34"), Some("1.34"), Some("1.36")],
+        sandbox_only: &[],
+    },
+    Section {
+        program: HOSTS,
+        title: "What only real nodes can show",
+        about: "One tour of two hosts with kubelets and containers, which the sandbox has none of, in this order. Kubelets of \
+                1.36 ask for more than some machines have.",
+        columns: [None, Some("1.34"), None],
+        sandbox_only: &[],
+    },
+];
+
+/// The tour of the hosts.
+pub const HOSTS: &str = "hosts";
+
+impl Section {
+    /// The section of a program.
+    pub fn of(program: &str) -> anyhow::Result<&'static Self> {
+        let found = SECTIONS.iter().find(|section| section.program == program);
+        found.with_context(|| format!("{program} has no section in {PAGE}"))
+    }
+
+    /// Whether it runs on the sandbox by itself.
+    pub fn runs_on_the_sandbox(&self) -> bool {
+        self.columns.contains(&Some(SANDBOX))
+    }
+
+    /// Its part of the page.
+    fn written(&self, names: &[String], results: &Results) -> anyhow::Result<String> {
+        let Self {
+            program, title, about, ..
+        } = self;
+        let mut text = format!(
+            "\n## {title}\n\n{about}\n\n| scenario | {} |\n|---|---|---|---|\n",
+            PLACES.join(" | ")
+        );
+        for name in names {
+            let cells = self.columns.iter().map(|column| self.cell(name, *column, results));
+            let cells: Vec<_> = cells.collect::<Result<_, _>>().with_context(|| (*program).to_owned())?;
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "| {} | {} |", sentence(name), cells.join(" | "));
+        }
+        Ok(text)
+    }
+
+    fn cell(&self, name: &str, column: Option<&str>, results: &Results) -> anyhow::Result<&'static str> {
+        let Some(place) = column.filter(|place| *place == SANDBOX || !self.sandbox_only.contains(&name)) else {
+            return Ok("–");
+        };
+        match results.get(place).and_then(|held| held.get(name)) {
+            Some(true) => Ok("holds"),
+            Some(false) => bail!("{name:?} did not hold on {place}"),
+            None if place == OPTIONAL => Ok("not run"),
+            None => bail!("{name:?} has no result on {place}: run the whole program there"),
+        }
+    }
+}
+
+/// By place and scenario: whether it held.
+type Results = BTreeMap<&'static str, BTreeMap<String, bool>>;
+
+/// A scenario that was run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The path of its test, or its sentence.
+    pub name: String,
+    /// Whether it held.
+    pub ok: bool,
+}
+
+/// Runs a test program, passes on what it says, and keeps the results; whether all held.
+pub fn run(program: &mut Command, keep: Option<(&str, &str)>) -> anyhow::Result<bool> {
+    let mut child = program.stdout(Stdio::piped()).spawn()?;
+    let said = child.stdout.take().context("its output is piped")?;
+    let mut shown = Vec::new();
+    for line in BufReader::new(said).lines() {
+        let line = line?;
+        println!("{line}");
+        shown.extend(told(&line));
+    }
+    let ended = child.wait()?;
+    if let Some((program, place)) = keep {
+        self::keep(program, place, &shown)?;
+    }
+    Ok(ended.success())
+}
+
+/// What a line of a test program's output tells.
+fn told(line: &str) -> Option<Shown> {
+    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let ok = match outcome.trim() {
+        "ok" => true,
+        "FAILED" => false,
+        _ => return None,
+    };
+    let name = name.to_owned();
+    Some(Shown { name, ok })
+}
+
+/// Keeps the results of a whole run: a list of what can be read as [`Shown`].
+pub fn keep(program: &str, place: &str, shown: &[impl Serialize]) -> anyhow::Result<()> {
+    let file = kept(program, place);
+    fs::create_dir_all(file.parent().context("results have a folder")?)?;
+    fs::write(&file, serde_json::to_vec_pretty(shown)?).with_context(|| file.display().to_string())
+}
+
+fn kept(program: &str, place: &str) -> PathBuf {
+    skerry_dist::root().join(format!("target/cluster/{program}-{place}.json"))
+}
+
+fn results(program: &str) -> anyhow::Result<Results> {
+    let mut results = Results::new();
+    for place in PLACES {
+        let file = kept(program, place);
+        if file.exists() {
+            let shown: Vec<Shown> =
+                serde_json::from_slice(&fs::read(&file)?).with_context(|| file.display().to_string())?;
+            results.insert(place, shown.into_iter().map(|shown| (shown.name, shown.ok)).collect());
+        }
+    }
+    Ok(results)
+}
+
+/// Writes the page, with these scenarios in the sections.
+pub fn write(names: impl Fn(&Section) -> anyhow::Result<Vec<String>>) -> anyhow::Result<()> {
+    let mut page = format!(
+        "# Scenarios\n\nWhat Skerry is held to, and where it held when this page was written: on the sandbox, and on Kubernetes \
+         {KUBERNETES} and\n{NEWEST}. `tests/cluster/run` runs the scenarios, and `tests/cluster/run --table` writes this page from \
+         their results\n([CONTRIBUTING.md](../CONTRIBUTING.md)). A dash stands where a scenario has no meaning.\n"
+    );
+    for section in &SECTIONS {
+        page += &section.written(&names(section)?, &results(section.program)?)?;
+    }
+    fs::write(skerry_dist::root().join(PAGE), page).context(PAGE)
+}
+
+/// The scenarios of a test program.
+pub fn listed(program: &Path) -> anyhow::Result<Vec<String>> {
+    let list = output(Command::new(program).args(["--list", "--format=terse"]))?;
+    let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(names.filter(|name| *name != CHECK).map(str::to_owned).collect())
+}
+
+/// Fails if the page does not name just the scenarios of the test program that asks.
+pub fn names_all_of_this_program(program: &str) -> anyhow::Result<()> {
+    names_all(program, &listed(&env::current_exe()?)?)
+}
+
+/// Fails if the page does not name just these scenarios of a program.
+pub fn names_all(program: &str, names: &[String]) -> anyhow::Result<()> {
+    let page = fs::read_to_string(skerry_dist::root().join(PAGE)).context(PAGE)?;
+    agrees(&page, Section::of(program)?, names)
+}
+
+fn agrees(page: &str, section: &Section, names: &[String]) -> anyhow::Result<()> {
+    let text = page
+        .split("\n## ")
+        .find(|text| text.lines().next() == Some(section.title));
+    let text = text.with_context(|| format!("{PAGE} has no section {:?}", section.title))?;
+    let rows = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let on_page: BTreeSet<_> = rows.filter(|row| *row != "scenario").map(str::to_owned).collect();
+    let there: BTreeSet<_> = names.iter().map(|name| sentence(name)).collect();
+    let missing: Vec<_> = there.difference(&on_page).collect();
+    let gone: Vec<_> = on_page.difference(&there).collect();
+    ensure!(
+        missing.is_empty() && gone.is_empty(),
+        "{PAGE} lacks {missing:?} and names {gone:?}, which are gone; tests/cluster/run --table writes it anew"
+    );
+    Ok(())
+}
+
+/// A test's path as people read it.
+fn sentence(path: &str) -> String {
+    path.replace("::", ": ").replace('_', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section() -> &'static Section {
+        Section::of("kubectl").unwrap()
+    }
+
+    fn names() -> Vec<String> {
+        ["pods::are_made", "pods::logs_are_followed_and_no_shell_is_opened"]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    fn held(on: &[&'static str]) -> Results {
+        let all = || names().into_iter().map(|name| (name, true)).collect();
+        on.iter().map(|place| (*place, all())).collect()
+    }
+
+    #[test]
+    fn lines_of_a_test_program_tell_what_held() {
+        let held = |line| told(line).map(|shown| (shown.name, shown.ok));
+        assert_eq!(held("test drift::a_b ... ok"), Some(("drift::a_b".to_owned(), true)));
+        assert_eq!(
+            held("test drift::a_b ... FAILED"),
+            Some(("drift::a_b".to_owned(), false))
+        );
+        assert_eq!(held("test result: ok. 3 passed"), None);
+        assert_eq!(held("test drift::a_b ... ignored, no plane"), None);
+    }
+
+    #[test]
+    fn a_row_says_where_a_scenario_held_and_where_it_has_no_meaning() {
+        let text = section().written(&names(), &held(&[SANDBOX, "1.34"])).unwrap();
+        let rows: Vec<_> = text.lines().skip(7).collect();
+        assert_eq!(
+            rows,
+            [
+                "| pods: are made | holds | holds | not run |",
+                "| pods: logs are followed and no shell is opened | holds | – | – |",
+            ]
+        );
+    }
+
+    #[test]
+    fn there_is_no_page_without_results_or_with_a_failure() {
+        let refused = |results: &Results| format!("{:#}", section().written(&names(), results).unwrap_err());
+        assert_eq!(
+            refused(&held(&[SANDBOX, "1.36"])),
+            "kubectl: \"pods::are_made\" has no result on 1.34: run the whole program there"
+        );
+        let mut results = held(&PLACES);
+        results
+            .get_mut("1.36")
+            .unwrap()
+            .insert("pods::are_made".to_owned(), false);
+        assert_eq!(refused(&results), "kubectl: \"pods::are_made\" did not hold on 1.36");
+    }
+
+    #[test]
+    fn a_page_that_names_other_scenarios_is_out_of_date() {
+        let page = "# Scenarios\n".to_owned() + &section().written(&names(), &held(&PLACES)).unwrap();
+        agrees(&page, section(), &names()).unwrap();
+        let told = |names: &[String]| agrees(&page, section(), names).unwrap_err().to_string();
+        assert!(told(&names()[1..]).contains("names [\"pods: are made\"], which are gone"));
+        let more = [names(), vec!["another".to_owned()]].concat();
+        assert!(told(&more).contains("lacks [\"another\"]"));
+        assert!(agrees(&page, Section::of(HOSTS).unwrap(), &[]).is_err());
+    }
+}
