@@ -21,7 +21,7 @@ use skerry_cluster::{
     programs::{built, cargo},
     rights::{self, Right},
     scale::Scale,
-    table::{self, SECTIONS},
+    table::{self, SECTIONS, Section},
 };
 
 use planes::{role, run_contract, run_scenarios};
@@ -247,6 +247,11 @@ fn write_table() -> anyhow::Result<ExitCode> {
     let programs = SECTIONS.iter().map(|section| section.program);
     let programs: Vec<_> = programs.filter(|program| *program != table::HOSTS).collect();
     let programs: BTreeMap<_, _> = test_programs(&programs)?.into_iter().collect();
+    let names = |section: &Section| match programs.get(section.program) {
+        Some(program) => table::listed(program),
+        None => Ok(tier::scenarios()),
+    };
+    table::suffices(names)?;
     for section in SECTIONS.iter().filter(|section| section.runs_on_the_sandbox()) {
         let mut run = Command::new(programs.get(section.program).context("it was built")?);
         run.current_dir(skerry_dist::root().join("tests"))
@@ -254,10 +259,7 @@ fn write_table() -> anyhow::Result<ExitCode> {
             .env("SKERRY_REQUIRE_KUBECTL", "1");
         table::run(&mut run, Some((section.program, table::SANDBOX)))?;
     }
-    table::write(|section| match programs.get(section.program) {
-        Some(program) => table::listed(program),
-        None => Ok(tier::scenarios()),
-    })?;
+    table::write(names)?;
     Ok(ExitCode::SUCCESS)
 }
 
