@@ -133,14 +133,15 @@ const KUBERNETES_OWN: &str = "kube-root-ca.crt";
 /// Objects of these kinds change without end, or do not tell that anything is under way.
 const RESTLESS: [&str; 4] = ["Event", "Lease", "ConfigMap", "Secret"];
 
-/// The pause between two looks at a control plane, each with a round trip to its API server and to etcd.
-const LOOK: Duration = Duration::from_millis(40);
+/// The pause between two looks at a control plane; with a round trip to its API server and to etcd, unless it is plain that
+/// somebody is at work.
+const LOOK: Duration = Duration::from_millis(80);
 /// So many looks without a change tell that nothing more is to come, where nothing is under way.
-const CALM: u32 = 8;
+const CALM: u32 = 4;
 /// And so many, where something is that may never come to an end. Stand-in pods take a second for some things.
-const STUCK: u32 = 40;
+const STUCK: u32 = 20;
 /// And so many, where something is that is sure to come to an end: the garbage collector may be busy elsewhere.
-const SLOW: u32 = 500;
+const SLOW: u32 = 250;
 
 /// A control plane for the time of a scenario.
 pub struct Borrowed {
@@ -217,8 +218,10 @@ impl Borrowed {
         let (mut still, mut seen) = (0, *self.seen.borrow());
         loop {
             sleep(LOOK).await;
-            // Down or not: that is what the scenario is about.
-            let _ = namespaces.get_metadata(NAMESPACE).await;
+            if still > 0 {
+                // Down or not: that is what the scenario is about.
+                let _ = namespaces.get_metadata(NAMESPACE).await;
+            }
             let newest = *self.seen.borrow();
             let is_still = newest == seen && !self.wire.is_asked() && is_idle();
             still = if is_still { still + 1 } else { 0 };
