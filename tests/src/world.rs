@@ -48,8 +48,8 @@ pub const A_WHILE: Duration = Duration::from_secs(60);
 /// The control planes that are lent give nodes up within seconds.
 pub const BEAT: Duration = Duration::from_secs(1);
 /// On a real control plane: what the manager does later than this (what failed again and again, it tries again later and
-/// later) is not waited for.
-const SOON: Duration = Duration::from_secs(5);
+/// later) is not waited for. A pod that failed is replaced after ten seconds.
+const SOON: Duration = Duration::from_secs(12);
 /// On a real control plane nobody waits longer than this for time to pass: its own waits are set to be shorter.
 const LONG_ENOUGH: Duration = Duration::from_secs(20);
 
