@@ -376,12 +376,22 @@ impl World {
         self.writes_of(MANAGER, mark)
     }
 
+    /// Those that were accepted: what was planned by a view that others have overtaken meanwhile is refused, and costs
+    /// nothing but the request.
+    pub fn changes_since(&self, mark: Mark) -> Vec<String> {
+        self.writes(MANAGER, mark, |status| status.is_some_and(|status| status < 300))
+    }
+
     /// Those of another user; events and the Lease apart.
     pub fn writes_of(&self, user: &str, mark: Mark) -> Vec<String> {
+        self.writes(user, mark, |_| true)
+    }
+
+    fn writes(&self, user: &str, mark: Mark, answered: impl Fn(Option<u16>) -> bool) -> Vec<String> {
         let writes = self.api.requests().writes_since(mark);
         let theirs = |entry: &&LogEntry| {
             let request = &entry.request;
-            request.user == user && request.resource != "events" && request.name != LEASE
+            request.user == user && request.resource != "events" && request.name != LEASE && answered(entry.status)
         };
         writes.iter().filter(theirs).map(title).collect()
     }

@@ -184,7 +184,7 @@ async fn a_status_costs_one_write_per_actual_change() {
         world.kubelet.exit(NAMESPACE, name(&pod(&world, place).await), 0);
         world.settle().await;
     }
-    let (_, writes) = split(world.writes_since(mark));
+    let (_, writes) = split(world.changes_since(mark));
     for (resource, statuses) in [
         ("jointinferenceservices", services),
         ("federatedlearningjobs", jobs),
