@@ -75,6 +75,15 @@ impl Plane {
         control.read_to_string(&mut answer).await.expect("the control answers");
         assert_eq!(answer.trim(), "ok", "{command}");
     }
+
+    /// Has etcd forget the history before a revision.
+    pub async fn compact(&self, revision: u64) {
+        let url = format!("{}/v3/kv/compaction", self.etcd);
+        let asked = json!({"revision": revision.to_string(), "physical": true});
+        let answer = reqwest::Client::new().post(url).body(asked.to_string()).send().await;
+        let answer = answer.expect("etcd answers");
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
 }
 
 /// Whether control planes are lent to this process.
@@ -277,15 +286,6 @@ impl Borrowed {
                 Err(error) => panic!("the definition {name} is refused: {error}"),
             }
         }
-    }
-
-    /// Has etcd forget the history before a revision.
-    pub async fn compact(&self, revision: u64) {
-        let url = format!("{}/v3/kv/compaction", self.plane.etcd);
-        let asked = json!({"revision": revision.to_string(), "physical": true});
-        let answer = reqwest::Client::new().post(url).body(asked.to_string()).send().await;
-        let answer = answer.expect("etcd answers");
-        assert!(answer.status().is_success(), "{answer:?}");
     }
 }
 

@@ -141,7 +141,7 @@ impl Server {
     pub async fn compact(&self) {
         match self {
             Self::Sandbox(server) => server.compact(),
-            Self::Cluster(borrowed) => borrowed.compact(self.revision().await).await,
+            Self::Cluster(borrowed) => borrowed.plane.compact(self.revision().await).await,
         }
     }
 }

@@ -25,7 +25,9 @@ static NEWEST: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(too old resource version: \d+|Too large resource version: \d+),? ?(\(\d+\)|current: \d+)")
         .expect("it is an expression")
 });
-static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b\d+\b").expect("it is an expression"));
+/// A number on its own; the year of a time is none.
+static NUMBER: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+\b").expect("it is an expression"));
 /// Addresses of Services of either server.
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b(127\.96|192\.0)\.\d+\.\d+\b").expect("it is an expression"));
@@ -99,7 +101,7 @@ impl Normal {
         }
         match text(&fields, "kind") {
             Some("Table") => ageless(&mut fields),
-            Some("Status") => unordered(&mut fields),
+            Some("Status") => unordered(&mut fields, &self.names),
             Some("APIResourceList") => named(&mut fields),
             _ => {}
         }
@@ -205,14 +207,27 @@ fn is_bookmark(metadata: &Value) -> bool {
 }
 
 /// Some checks of Kubernetes go through maps, so that what they find comes in any order.
-fn unordered(status: &mut Map<String, Value>) {
+fn unordered(status: &mut Map<String, Value>, names: &BTreeMap<String, String>) {
+    if let Some(Value::String(message)) = status.get_mut("message")
+        && let Some((subject, errors)) = message.split_once("errors:\n")
+    {
+        let mut errors: Vec<_> = errors.lines().collect();
+        errors.sort_unstable();
+        *message = format!("{subject}errors:\n{}", errors.join("\n"));
+    }
     let Some(causes) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
         return;
     };
     let Some(causes) = causes.as_array_mut().filter(|causes| causes.len() > 1) else {
         return;
     };
-    causes.sort_by_key(Value::to_string);
+    let in_words = |cause: &Value| {
+        let said = cause.to_string();
+        names
+            .iter()
+            .fold(said, |said, (drawn, symbol)| said.replace(drawn, symbol))
+    };
+    causes.sort_by_cached_key(in_words);
     if let Some(Value::String(message)) = status.get_mut("message")
         && let Some((subject, _)) = message.split_once(" is invalid: ")
     {

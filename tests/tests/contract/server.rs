@@ -59,7 +59,7 @@ impl Pair {
         };
         tokio::join!(install(&pair.real, &KINDS), install(&pair.sandbox, &KINDS));
         tokio::join!(count_up(&pair.real), count_up(&pair.sandbox));
-        // The real one came to know its first revisions before it kept a history.
+        plane.compact(FIRST_REVISION).await;
         server.compact();
         Some(pair)
     }

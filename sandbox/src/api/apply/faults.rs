@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     path::Step,
-    typed::{Shape, field, items, shape, step_to},
+    typed::{field, items, step_to},
 };
 use crate::{
     go,
@@ -28,9 +28,8 @@ fn collect_faults(schema: Option<&Schema>, value: &Value, path: &mut String, fou
         found.push(format!("{path}: {wanted}"));
         return;
     }
-    match shape(schema, value) {
-        Shape::Leaf => {}
-        Shape::Map(map) => {
+    match value {
+        Value::Object(map) => {
             for (name, value) in map {
                 path.push_str(&Step::field(name.as_str()).to_string());
                 if schema.is_some_and(|schema| !admits(schema, name)) {
@@ -41,9 +40,16 @@ fn collect_faults(schema: Option<&Schema>, value: &Value, path: &mut String, fou
                 path.truncate(length);
             }
         }
-        Shape::List(list, kind) => {
+        Value::Array(list) => {
+            let kind = schema.map_or(&ListKind::Atomic, Schema::list_kind);
             let mut seen = Vec::new();
             for (index, item) in list.iter().enumerate() {
+                if *kind == ListKind::Atomic {
+                    path.extend(["[", &index.to_string(), "]"]);
+                    collect_faults(items(schema), item, path, found);
+                    path.truncate(length);
+                    continue;
+                }
                 let Some(step) = step_to(schema, kind, item) else {
                     if let ListKind::Map(keys) = kind {
                         found.push(format!(
@@ -63,6 +69,7 @@ fn collect_faults(schema: Option<&Schema>, value: &Value, path: &mut String, fou
                 seen.push(step);
             }
         }
+        _ => {}
     }
 }
 

@@ -71,8 +71,10 @@ fn fields(schema: &Schema, map: &mut Map<String, Value>, path: &str) -> Result<(
         }
         // The one field that is optional in a spec and plain in a status.
         let plain = name == "replicas" && schema.type_name() == Some("DeploymentStatus") && *value == 0;
+        // Definitions are stored as JSON, which tells an empty list from none.
+        let kept = name == "versions" && schema.type_name() == Some("CustomResourceDefinitionSpec");
         if value.is_null()
-            || is_empty(below, value)
+            || (is_empty(below, value) && !kept)
             || ((plain || is_zero(below, name, value)) && !schema.requires(name))
         {
             unset.push(name.clone());

@@ -114,6 +114,12 @@ impl State {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
         call.check_body_namespace(patch)?;
+        let existing = self.existing(call);
+        // Where an update may create, that of a status may, too.
+        let may_create = request.subresource.is_empty() || request.subresource == "status" && resource.create_on_update;
+        if let (Err(error), false) = (&existing, may_create) {
+            return Err(error.clone());
+        }
         let faults = apply::faults(resource.schema.as_deref(), patch);
         if !faults.is_empty() {
             let list = match faults.as_slice() {
@@ -134,7 +140,6 @@ impl State {
                 resource.names.kind
             )));
         }
-        let existing = self.existing(call);
         let mut nothing = call.empty();
         map(&mut nothing).insert("apiVersion".into(), resource.api_version().into());
         map(&mut nothing).insert("kind".into(), resource.names.kind.as_str().into());
@@ -142,12 +147,9 @@ impl State {
             .as_ref()
             .map_or(Cow::Borrowed(&nothing), |e| from_storage(resource, &e.value));
         let (owner, now) = (call.owner(options, true), self.clock.now());
-        let mut new = match &existing {
-            Err(error) if !request.subresource.is_empty() => return Err(error.clone()),
-            _ => call
-                .typed()
-                .apply(&live, patch, &owner, options.force == Some(true), now)?,
-        };
+        let mut new = call
+            .typed()
+            .apply(&live, patch, &owner, options.force == Some(true), now)?;
         check_name(call, &new)?;
         let warnings = call.admit(&mut new, options, Source::Apply)?;
         if let Ok(existing) = existing {

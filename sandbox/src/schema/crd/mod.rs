@@ -94,7 +94,9 @@ fn versions(spec: &Map<String, Value>, creating: bool, errors: &mut Vec<FieldErr
         let why = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid(
             "spec.versions",
-            spec.get("versions").map_or(Value::Null, |_| shown(list)),
+            spec.get("versions")
+                .filter(|versions| !versions.is_null())
+                .map_or(Value::Null, |_| shown(list)),
             why,
         ));
     }

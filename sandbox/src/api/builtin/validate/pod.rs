@@ -130,10 +130,23 @@ pub(super) fn update(errors: &mut Errors, new: &Value, old: &Value) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden("spec.tolerations", why));
     }
+    deadline(new, old, errors);
     // The scheduler's binding goes through an endpoint of its own, so that a node is not set here either.
     if munged(new, old) != *old {
         errors.push(FieldError::forbidden("spec", UPDATE));
     }
+}
+
+/// A deadline may come nearer, and not be put off.
+fn deadline(new: &Value, old: &Value, errors: &mut Errors) {
+    let seconds = |spec: &Value| spec.get("activeDeadlineSeconds").and_then(Value::as_i64);
+    let why = match (seconds(old), seconds(new)) {
+        (Some(_), None) => "must not update from a positive integer to nil value",
+        (Some(old), Some(new)) if new > old => "must be less than or equal to previous value",
+        _ => return,
+    };
+    let value = seconds(new).map_or(Value::Null, Value::from);
+    errors.push(FieldError::invalid("spec.activeDeadlineSeconds", value, why));
 }
 
 fn same_toleration(a: &Value, b: &Value) -> bool {
