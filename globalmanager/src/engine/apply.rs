@@ -278,7 +278,8 @@ impl<K: Kind> Work<'_, K> {
                 self.engine.learn(child.kind, &trim::trim(child.kind, object), false);
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 404 | 422) => {
+            // A webhook that is down, or addresses that have run out, are a 500 of this one object.
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 404 | 422 | 500) => {
                 self.fail(
                     child,
                     &status.reason.clone(),

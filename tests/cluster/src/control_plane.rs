@@ -21,9 +21,9 @@ use crate::{
 /// How long the API server may take to be ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The range of the Services' addresses, one of the documentation's, and its first address: the API server's own.
-const SERVICES: &str = "192.0.2.128/25";
-const FIRST_SERVICE: &str = "192.0.2.129";
+/// The range of the Services' addresses, one that RFC 2544 keeps for benchmarks, and its first address: the API server's own.
+const SERVICES: &str = "198.18.0.0/16";
+const FIRST_SERVICE: &str = "198.18.0.1";
 
 /// Where a control plane lives.
 #[derive(Clone, Debug)]

@@ -30,7 +30,7 @@ static NUMBER: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+\b").expect("it is an expression"));
 /// Addresses of Services of either server.
 static ADDRESS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\b(127\.96|192\.0)\.\d+\.\d+\b").expect("it is an expression"));
+    LazyLock::new(|| Regex::new(r"\b(127\.96|198\.18)\.\d+\.\d+\b").expect("it is an expression"));
 
 /// The answers of a case with symbols.
 #[derive(Default)]

@@ -17,7 +17,7 @@ use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, 
 use skerry_sandbox::api::{Fault, FaultHandle, Match, Past, Verb};
 use skerry_tests::{NAMESPACE, World, cluster::side_by_side, world::MANAGER};
 
-use crate::{CLOUD, EDGE, JOB, SERVICE, Service, edited, find_pod, image, name, pod, serving};
+use crate::{CLOUD, EDGE, JOB, READY, SERVICE, Service, edited, find_pod, image, name, pod, serving};
 
 /// What happens to a resource, step by step; it exists from the start.
 pub(crate) type Life = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
@@ -306,10 +306,7 @@ async fn a_watch_that_ends_again_and_again_only_slows_things_down(#[case] fault:
     let edit = image("edgeWorker", "little", "example/little:v2");
     world.edit::<JointInferenceService>("helmet", edit).await;
     world.pass(Duration::from_secs(300)).await;
-    assert_eq!(
-        world.condition::<JointInferenceService>("helmet", "Ready").await,
-        crate::READY
-    );
+    assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
     let edge = world.object::<Deployment>(EDGE).await;
     assert_eq!(
         edge["spec"]["template"]["spec"]["containers"][0]["image"],
@@ -453,4 +450,23 @@ async fn what_was_done_is_told_though_the_status_fails() {
     let events = world.events_about("helmet").await;
     let rolled = |event: &String| event.starts_with("Normal WorkerUpdated");
     assert_eq!(events.iter().filter(|event| rolled(event)).count(), 1, "{events:#?}");
+}
+
+/// What the API server cannot do for one object (a webhook is down, addresses have run out) is told until it can.
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_fails_at_is_told() {
+    let world = World::without_manager().await;
+    let services = Match::writes().user(MANAGER).resource("services");
+    let failing = world.api.faults().inject(services, Fault::InternalError);
+    world.start_manager();
+    world.apply(SERVICE).await;
+    let told = world.condition::<JointInferenceService>("helmet", "Ready").await;
+    assert!(
+        told.starts_with("False InternalError: Service helmet-cloud: "),
+        "{told}"
+    );
+    assert_eq!(world.names::<Deployment>().await, [CLOUD, EDGE], "the others are made");
+    failing.remove();
+    world.rest().await;
+    assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
 }
