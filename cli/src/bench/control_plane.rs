@@ -6,8 +6,8 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Map, json};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::{Map, Value, json};
 use skerry_workloads::ObjectKind;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     children::{Seen, Watched},
     figures::{self, Round},
-    load::{Families, JOB, Load, SERVICE, Size},
+    load::{Families, Load, SERVICE, Size},
     manager::Manager,
     place::{Plane, refused},
 };
@@ -226,13 +226,18 @@ impl Bench<'_> {
     async fn make_again(&mut self) -> Result<(), Failure> {
         let before = self.watched.seen();
         let begun = Instant::now();
-        let at_once = DeleteParams::background().grace_period(0);
-        for kind in self.families.kinds() {
-            let api = self.plane.api(kind, &self.namespace);
-            api.delete_collection(&at_once, &ListParams::default())
-                .await
-                .map_err(refused)?;
-        }
+        // The very ones: what was made again under the name meanwhile stays.
+        let this = |uid: &String| {
+            let uid = Some(uid.clone());
+            DeleteParams::background().grace_period(0).preconditions(Preconditions {
+                uid,
+                resource_version: None,
+            })
+        };
+        let children = before
+            .iter()
+            .map(|((kind, name), child)| (*kind, name.clone(), this(&child.uid)));
+        self.delete(children).await?;
         self.watched
             .until("all children made again", PATIENCE, |seen| {
                 let new = seen
@@ -245,6 +250,20 @@ impl Bench<'_> {
         self.round.took("recreate_seconds", begun.elapsed().as_secs_f64(), "s");
         self.manager.quiet().await;
         Ok(())
+    }
+
+    /// Deletes these one by one, for an API server gives up a large collection after a minute. Some may be gone already.
+    async fn delete(&self, objects: impl Iterator<Item = (ObjectKind, String, DeleteParams)>) -> Result<(), Failure> {
+        stream::iter(objects)
+            .map(
+                async |(kind, name, how)| match self.plane.api(kind, &self.namespace).delete(&name, &how).await {
+                    Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+                    other => other.map(drop).map_err(refused),
+                },
+            )
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await
     }
 
     /// What the manager cost so far.
@@ -269,12 +288,15 @@ impl Bench<'_> {
 
     /// Deletes everything that was declared.
     async fn empty(&mut self) -> Result<(), Failure> {
-        for kind in [SERVICE, JOB] {
-            let api = self.plane.api(kind, &self.namespace);
-            api.delete_collection(&DeleteParams::background(), &ListParams::default())
-                .await
-                .map_err(refused)?;
-        }
+        let resources = self.load.resources().map(|(kind, resource)| {
+            let name = resource
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
+            (kind, name, DeleteParams::background())
+        });
+        self.delete(resources).await?;
         let ours = |seen: &Seen| seen.values().filter(|child| Families::ours(&child.owner.0)).count();
         self.watched
             .until("the end of all children", PATIENCE, |seen| ours(seen) == 0)

@@ -1,6 +1,6 @@
 //! What the bench declares: services and jobs as users write them, and how many children each has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use skerry_workloads::{Children, ObjectKind, Settings};
@@ -158,11 +158,6 @@ impl Families {
     /// Whether a resource of this kind is among what is declared.
     pub(super) fn ours(owner: &str) -> bool {
         [SERVICE.kind, JOB.kind].contains(&owner)
-    }
-
-    /// The kinds of all children.
-    pub(super) fn kinds(&self) -> BTreeSet<ObjectKind> {
-        self.0.keys().map(|(_, kind)| *kind).collect()
     }
 
     /// Whether all children are among what was seen.
