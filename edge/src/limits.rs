@@ -28,6 +28,15 @@ pub const MAX_DEPTH: usize = 64;
 /// From the TCP connection to the completed upgrade: a handshake is two small messages, even over a satellite.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// Connections at once that have proven nothing yet. A handshake holds some 30 KiB, so all together hold 60 MiB at most.
+pub const UNPROVEN: usize = 2048;
+
+/// Of these, from one address: a site with many nodes has them behind one address, and all of them come back at once.
+pub const UNPROVEN_PER_ADDRESS: usize = 512;
+
+/// Connections whose handshake is done and that are not yet taken up.
+pub const ACCEPTED_AHEAD: usize = 64;
+
 /// From the completed upgrade to the first message, and from the hello to the welcome.
 pub const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 

@@ -13,6 +13,7 @@
 mod authority;
 mod certificate;
 mod token;
+pub mod trust;
 
 pub use authority::{Authority, AuthorityError, ManagerCertificate};
 pub use certificate::{CertificateError, NodeCertificate, NodeKey};

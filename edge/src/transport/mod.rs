@@ -6,6 +6,7 @@
 pub mod client;
 pub mod server;
 mod socket;
+pub mod tls;
 
 pub use socket::{Ended, Event, Frame, Socket, WireMessage};
 
