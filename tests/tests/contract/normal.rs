@@ -101,7 +101,6 @@ impl Normal {
         }
         match text(&fields, "kind") {
             Some("Table") => ageless(&mut fields),
-            Some("Status") => unordered(&mut fields, &self.names),
             Some("APIResourceList") => named(&mut fields),
             _ => {}
         }
@@ -129,6 +128,10 @@ impl Normal {
                 _ => self.value(value),
             };
             out.insert(self.text(&name), value);
+        }
+        // Once what was drawn at random is replaced.
+        if text(&out, "kind") == Some("Status") {
+            unordered(&mut out);
         }
         Value::Object(out)
     }
@@ -207,13 +210,13 @@ fn is_bookmark(metadata: &Value) -> bool {
 }
 
 /// Some checks of Kubernetes go through maps, so that what they find comes in any order.
-fn unordered(status: &mut Map<String, Value>, names: &BTreeMap<String, String>) {
+fn unordered(status: &mut Map<String, Value>) {
     if let Some(Value::String(message)) = status.get_mut("message")
-        && let Some((subject, errors)) = message.split_once("errors:\n")
+        && let Some((subject, errors)) = message.split_once("failed to create typed patch object ")
+        && errors.contains("field not declared in schema")
     {
-        let mut errors: Vec<_> = errors.lines().collect();
-        errors.sort_unstable();
-        *message = format!("{subject}errors:\n{}", errors.join("\n"));
+        // The first such field that it comes to ends its walk over a map.
+        *message = format!("{subject}failed to create typed patch object: a field is not declared");
     }
     let Some(causes) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
         return;
@@ -221,13 +224,7 @@ fn unordered(status: &mut Map<String, Value>, names: &BTreeMap<String, String>) 
     let Some(causes) = causes.as_array_mut().filter(|causes| causes.len() > 1) else {
         return;
     };
-    let in_words = |cause: &Value| {
-        let said = cause.to_string();
-        names
-            .iter()
-            .fold(said, |said, (drawn, symbol)| said.replace(drawn, symbol))
-    };
-    causes.sort_by_cached_key(in_words);
+    causes.sort_by_key(Value::to_string);
     if let Some(Value::String(message)) = status.get_mut("message")
         && let Some((subject, _)) = message.split_once(" is invalid: ")
     {

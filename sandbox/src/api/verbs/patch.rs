@@ -11,6 +11,7 @@ use crate::api::{
     convert::from_storage,
     object::{map, meta, meta_value},
     options::WriteOptions,
+    request::RequestInfo,
     state::{Call, Reply, State},
     status::ApiError,
 };
@@ -115,10 +116,17 @@ impl State {
         }
         call.check_body_namespace(patch)?;
         let existing = self.existing(call);
-        // Where an update may create, that of a status may, too.
-        let may_create = request.subresource.is_empty() || request.subresource == "status" && resource.create_on_update;
-        if let (Err(error), false) = (&existing, may_create) {
-            return Err(error.clone());
+        match &existing {
+            // Where an update may create, that of a status may, too.
+            Err(_) if request.subresource == "status" && resource.create_on_update => {
+                let request = &RequestInfo {
+                    subresource: String::new(),
+                    ..request.clone()
+                };
+                return self.apply(&Call { resource, request }, patch, options);
+            }
+            Err(error) if !request.subresource.is_empty() => return Err(error.clone()),
+            _ => {}
         }
         let faults = apply::faults(resource.schema.as_deref(), patch);
         if !faults.is_empty() {
