@@ -122,7 +122,7 @@ async fn sigterm_ends_a_sandbox_and_all_that_it_started() {
     let nodes: Vec<_> = nodes.iter().filter_map(|node| node.metadata.name.as_deref()).collect();
     assert_eq!(nodes, ["a", "b"]);
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    assert_eq!(crds.list(&ListParams::default()).await.unwrap().items.len(), 11);
+    assert_eq!(crds.list(&ListParams::default()).await.unwrap().items.len(), 12);
     run_sleeper(client, "b").await;
     for part in ["globalmanager --kubeconfig", "--node-name b ", "sleep 86400"] {
         assert!(

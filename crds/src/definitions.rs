@@ -14,7 +14,7 @@ use kube::{
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use crate::{manifest, names::limit, schema::structural, sedna::v1alpha1 as sedna};
+use crate::{manifest, names::limit, schema::structural, sedna::v1alpha1 as sedna, skerry::v1alpha1 as skerry};
 
 /// Every definition, in order of group and plural.
 pub fn all() -> &'static [CustomResourceDefinition] {
@@ -35,6 +35,7 @@ static ALL: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
         definition::<sedna::ObjectTrackingService>(Service(limit::OBJECT_SERVICE)),
         definition::<sedna::ReidJob>(Label),
         definition::<sedna::VideoAnalyticsJob>(Service(limit::VIDEO_ANALYTICS_JOB)),
+        definition::<skerry::EdgeNode>(Free),
     ]
 });
 

@@ -9,6 +9,7 @@ mod manifest;
 pub mod names;
 mod schema;
 pub mod sedna;
+pub mod skerry;
 pub mod template;
 
 pub use definitions::{all, document, file_name, yaml};

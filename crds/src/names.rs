@@ -10,6 +10,23 @@ pub const MANAGER_STATUS: &str = "skerry-globalmanager-status";
 /// The field manager that writes what nodes report.
 pub const MANAGER_EDGE: &str = "skerry-edge";
 
+/// What identity on the edge link keeps in the manager's namespace.
+pub mod identity {
+    /// The Secret with the certificate and the key of the authority, of type `kubernetes.io/tls`.
+    pub const AUTHORITY: &str = "skerry-edge-authority";
+    /// The type of a Secret with a join token.
+    pub const JOIN_TOKEN_TYPE: &str = "skerry.io/join-token";
+    /// The key of the label of such a Secret, and its value.
+    pub const JOIN_TOKEN_LABEL: &str = "skerry.io/purpose";
+    /// See [`JOIN_TOKEN_LABEL`].
+    pub const JOIN_TOKEN: &str = "join-token";
+
+    /// The Secret of the join token of this id.
+    pub fn join_token(id: &str) -> String {
+        format!("skerry-join-{id}")
+    }
+}
+
 /// Label keys. Those of Sedna hold `<kind>.sedna.io/…` with the kind in lower case.
 pub mod label {
     /// The label that a Deployment, its pods and its selector share: `<resource>-<worker type>-svc`.

@@ -101,10 +101,10 @@ fn definitions_fit_an_annotation() {
 fn all_of_sedna_is_there() {
     let found: Vec<_> = definitions()
         .iter()
+        .filter(|crd| crd["spec"]["group"] == "sedna.io")
         .map(|crd| {
             let names = &crd["spec"]["names"];
             let short = names["shortNames"][0].as_str().unwrap_or_default().to_owned();
-            assert_eq!(crd["spec"]["group"], "sedna.io");
             assert_eq!(crd["spec"]["scope"], "Namespaced");
             let version = &crd["spec"]["versions"][0];
             assert_eq!(version["name"], "v1alpha1");
@@ -207,8 +207,9 @@ fn no_field_of_a_status_is_required() {
     for definition in definitions() {
         let status = &root(&definition)["properties"]["status"];
         assert_eq!(status.get("required"), None, "{}", kind(&definition));
-        let conditions = &status["properties"]["conditions"];
-        assert_eq!(conditions["x-kubernetes-list-type"], "atomic", "{}", kind(&definition));
+        if let Some(conditions) = status["properties"].get("conditions") {
+            assert_eq!(conditions["x-kubernetes-list-type"], "atomic", "{}", kind(&definition));
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use skerry_crds::sedna::v1alpha1 as sedna;
+use skerry_crds::{sedna::v1alpha1 as sedna, skerry::v1alpha1 as skerry};
 
 /// Each document in each file, after the name of the file and its own.
 fn manifests() -> Vec<(String, Value)> {
@@ -41,6 +41,7 @@ fn there_and_back<K: DeserializeOwned + Serialize>(value: &Value) -> Result<Valu
 fn typed(kind: &str, value: &Value) -> Result<Value, serde_json::Error> {
     match kind {
         "Dataset" => there_and_back::<sedna::Dataset>(value),
+        "EdgeNode" => there_and_back::<skerry::EdgeNode>(value),
         "FeatureExtractionService" => there_and_back::<sedna::FeatureExtractionService>(value),
         "FederatedLearningJob" => there_and_back::<sedna::FederatedLearningJob>(value),
         "IncrementalLearningJob" => there_and_back::<sedna::IncrementalLearningJob>(value),

@@ -108,6 +108,9 @@ async fn statuses_are_taken() {
 async fn a_status_may_say_one_thing_alone() {
     let server = Server::start().await;
     for manifest in manifests::with_status() {
+        if manifest["kind"] == "EdgeNode" {
+            continue; // Its status has one field.
+        }
         let name = title(&manifest);
         let mut object = server.create(&manifest).await.unwrap();
         object["status"] = json!({"observedGeneration": 1});

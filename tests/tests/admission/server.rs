@@ -68,9 +68,9 @@ impl Server {
             .iter()
             .find(|crd| crd.spec.names.kind == kind)
             .unwrap();
-        let plural = &definition.spec.names.plural;
+        let (group, plural) = (&definition.spec.group, &definition.spec.names.plural);
         let namespace = &self.namespace;
-        let path = format!("/apis/sedna.io/v1alpha1/namespaces/{namespace}/{plural}{rest}");
+        let path = format!("/apis/{group}/v1alpha1/namespaces/{namespace}/{plural}{rest}");
         send(&self.client, method, &path, &manifest).await
     }
 }

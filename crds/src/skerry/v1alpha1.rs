@@ -1,0 +1,57 @@
+//! `skerry.io/v1alpha1`.
+
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type, and most have the same"
+)]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A node that has joined over the edge link, under its own name, in the namespace of the manager. Whoever may write it
+/// may turn the node away.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "skerry.io",
+    version = "v1alpha1",
+    kind = "EdgeNode",
+    plural = "edgenodes",
+    shortname = "en",
+    namespaced,
+    status = "EdgeNodeStatus",
+    derive = "PartialEq",
+    schema = "disabled",
+    category = "skerry",
+    doc = "A node that has joined over the edge link, by its name.",
+    printcolumn(name = "Certified", type_ = "date", json_path = ".status.certificate.issued"),
+    printcolumn(name = "Expires", type_ = "string", json_path = ".status.certificate.expires"),
+    printcolumn(name = "Revoked", type_ = "string", json_path = ".spec.revokedBefore"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct EdgeNodeSpec {
+    /// Certificates of the node that were issued before this time count no more. Where it lies ahead, the node cannot join
+    /// until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_before: Option<Time>,
+}
+
+/// What is known of the node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EdgeNodeStatus {
+    /// Its newest certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<Certificate>,
+}
+
+/// A certificate of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Certificate {
+    /// When it was issued.
+    pub issued: Time,
+    /// Until when it is valid.
+    pub expires: Time,
+}
