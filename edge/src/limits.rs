@@ -34,6 +34,16 @@ pub const UNPROVEN: usize = 2048;
 /// Of these, from one address: a site with many nodes has them behind one address, and all of them come back at once.
 pub const UNPROVEN_PER_ADDRESS: usize = 512;
 
+/// From a connection's first byte after TLS to its upgrade, or to the end of its last request: what a node asks for while
+/// it has no session is answered in seconds, and then it hangs up.
+pub const REQUEST: Duration = Duration::from_secs(20);
+
+/// Bytes of a request to join or to renew: a token and a signing request have about 700.
+pub const MAX_REQUEST: usize = 16 * 1024;
+
+/// Requests to join or to renew that are worked on at once; the others wait. Each reads the API server.
+pub const REQUESTS: usize = 8;
+
 /// Connections whose handshake is done and that are not yet taken up.
 pub const ACCEPTED_AHEAD: usize = 64;
 

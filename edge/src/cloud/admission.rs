@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::{
+    identity::NodeCertificate,
     limits,
     message::{Downstream, Hello, RefusedReason},
     object::is_dns_name,
@@ -12,8 +13,8 @@ use crate::{
 /// What the transport knows of the other side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// The node's name as its certificate proves it; none where nothing was proven.
-    pub identity: Option<String>,
+    /// The node's certificate; none where nothing was proven.
+    pub identity: Option<NodeCertificate>,
     /// Whether credentials may be sent: over mTLS or loopback.
     pub confidential: bool,
 }
@@ -83,9 +84,9 @@ impl Server {
         if !is_dns_name(node) {
             return Err(Refusal::Name(node.chars().take(64).collect()));
         }
-        if let Some(proven) = peer.identity.as_ref().filter(|proven| *proven != node) {
+        if let Some(proven) = peer.identity.as_ref().filter(|proven| proven.node != *node) {
             return Err(Refusal::Identity {
-                proven: proven.clone(),
+                proven: proven.node.clone(),
                 said: node.clone(),
             });
         }

@@ -57,6 +57,12 @@ impl NodeCertificate {
             expires: time(&parsed.validity().not_after)?,
         })
     }
+
+    /// Whether it is time for another one: two thirds of its life are over. What is left is for managers that are away.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        let life = self.expires.duration_since(self.issued);
+        now.duration_since(self.issued) >= life / 3 * 2
+    }
 }
 
 /// The node that a name is for.
@@ -135,6 +141,19 @@ mod tests {
                 issued: now(),
                 expires: "2026-01-02T00:00:00Z".parse().unwrap(),
             }
+        );
+    }
+
+    #[test]
+    fn a_certificate_is_due_when_two_thirds_of_its_life_are_over() {
+        let authority = Authority::new("cluster", now()).unwrap();
+        let read = NodeCertificate::read(&issue(&authority, "edge-1")).unwrap();
+        for (hours, due) in [(0, false), (15, false), (16, true), (24, true), (1000, true)] {
+            assert_eq!(read.is_due(now() + SignedDuration::from_hours(hours)), due, "{hours} h");
+        }
+        assert!(
+            !read.is_due(now() - SignedDuration::from_hours(1000)),
+            "by a clock that is behind"
         );
     }
 

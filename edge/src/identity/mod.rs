@@ -12,11 +12,15 @@
 
 mod authority;
 mod certificate;
+mod exchange;
+mod revocation;
 mod token;
 pub mod trust;
 
 pub use authority::{Authority, AuthorityError, ManagerCertificate};
 pub use certificate::{CertificateError, NodeCertificate, NodeKey};
+pub use exchange::{Issued, JOIN, JoinRequest, RENEW, RenewRequest, SigningRequest, certificate_pem, read_certificate};
+pub use revocation::{Revocations, Revoked};
 pub use token::{JoinToken, TokenError, TokenRecord, TokenRefusal};
 
 /// The name that a manager's certificate is for, whatever its address is: nodes reach managers through addresses that

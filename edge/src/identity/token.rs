@@ -91,6 +91,8 @@ pub struct TokenRecord {
     pub node: String,
     /// The SHA-256 of the secret.
     pub secret: ContentHash,
+    /// From when on it counts: a revocation of the node after that ends it.
+    pub created: Timestamp,
     /// Until when.
     pub expires: Timestamp,
     /// The SHA-256 of the key with which it was used, once it was.
@@ -117,10 +119,11 @@ pub enum TokenRefusal {
 
 impl TokenRecord {
     /// What is kept of `token`.
-    pub fn new(token: &JoinToken, node: &str, expires: Timestamp) -> Self {
+    pub fn new(token: &JoinToken, node: &str, created: Timestamp, expires: Timestamp) -> Self {
         Self {
             node: node.to_owned(),
             secret: ContentHash::of(token.secret().as_bytes()),
+            created,
             expires,
             used_by: None,
         }
@@ -189,7 +192,7 @@ mod tests {
     #[test]
     fn a_token_lets_one_key_of_one_node_in_for_a_while() {
         let (token, key, other) = (token(), ContentHash::of(b"key"), ContentHash::of(b"other"));
-        let record = TokenRecord::new(&token, "edge-1", at(12));
+        let record = TokenRecord::new(&token, "edge-1", at(10), at(12));
         let judge = |record: &TokenRecord, secret: &str, node, key, hour| record.judge(secret, node, key, at(hour));
         assert_eq!(judge(&record, token.secret(), "edge-1", &key, 11), Ok(()));
         assert_eq!(judge(&record, "guess", "edge-1", &key, 11), Err(TokenRefusal::Unknown));
@@ -216,7 +219,7 @@ mod tests {
     #[test]
     fn the_secret_is_not_kept() {
         let token = token();
-        let kept = serde_json::to_string(&TokenRecord::new(&token, "edge-1", at(12))).unwrap();
+        let kept = serde_json::to_string(&TokenRecord::new(&token, "edge-1", at(10), at(12))).unwrap();
         assert!(!kept.contains(token.secret()), "{kept}");
     }
 }

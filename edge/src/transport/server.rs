@@ -13,6 +13,7 @@ use axum::{
 };
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -104,8 +105,11 @@ where
                 .max_buf_size(2 * BUFFER)
                 .serve_connection(TokioIo::new(io), service)
                 .with_upgrades();
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended before it became a session");
+            // Done with once it is upgraded.
+            match timeout(limits::REQUEST, connection).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a connection ended before it became a session"),
+                Err(_) => tracing::debug!("a connection became no session within {:?}", limits::REQUEST),
             }
         });
     }

@@ -1,13 +1,15 @@
 //! TLS underneath the WebSocket: the manager's listener, which knows who has proven what, and the node's dialer.
 //!
 //! Whoever has not proven to be a node costs little: so many such connections at once are taken, in all and from one
-//! address, each for as long as a handshake may take.
+//! address, and a connection that shows no certificate holds its place among them to its end.
 
 use std::{
     collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
 };
 
 use axum::serve::Listener;
@@ -16,6 +18,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName},
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
     task::JoinSet,
@@ -42,7 +45,7 @@ pub struct TlsPeer {
 impl Address for TlsPeer {
     fn peer(&self) -> Peer {
         Peer {
-            identity: self.certificate.as_ref().map(|certificate| certificate.node.clone()),
+            identity: self.certificate.clone(),
             confidential: self.certificate.is_some(),
         }
     }
@@ -51,7 +54,7 @@ impl Address for TlsPeer {
 /// Takes connections and lets none wait for the handshake of another.
 #[derive(Debug)]
 pub struct TlsListener {
-    taken: mpsc::Receiver<(server::TlsStream<TcpStream>, TlsPeer)>,
+    taken: mpsc::Receiver<(TlsConnection, TlsPeer)>,
     local: SocketAddr,
     _accepting: JoinSet<()>,
 }
@@ -72,7 +75,7 @@ impl TlsListener {
 }
 
 impl Listener for TlsListener {
-    type Io = server::TlsStream<TcpStream>;
+    type Io = TlsConnection;
     type Addr = TlsPeer;
 
     async fn accept(&mut self) -> (Self::Io, TlsPeer) {
@@ -91,11 +94,7 @@ impl Listener for TlsListener {
     }
 }
 
-async fn accept(
-    mut listener: TcpListener,
-    acceptor: TlsAcceptor,
-    hand_on: mpsc::Sender<(server::TlsStream<TcpStream>, TlsPeer)>,
-) {
+async fn accept(mut listener: TcpListener, acceptor: TlsAcceptor, hand_on: mpsc::Sender<(TlsConnection, TlsPeer)>) {
     let unproven = Unproven::default();
     let mut handshakes = JoinSet::new();
     loop {
@@ -113,13 +112,14 @@ async fn accept(
             match timeout(limits::HANDSHAKE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificate = proven(&stream);
+                    let place = certificate.is_none().then_some(place);
+                    let connection = TlsConnection { stream, place };
                     // The receiver is gone when the listener is.
-                    let _ = hand_on.send((stream, TlsPeer { address, certificate })).await;
+                    let _ = hand_on.send((connection, TlsPeer { address, certificate })).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%address, %error, "a handshake failed"),
                 Err(_) => tracing::debug!(%address, "a handshake took longer than {:?}", limits::HANDSHAKE),
             }
-            drop(place);
         });
     }
 }
@@ -129,11 +129,41 @@ fn proven(stream: &server::TlsStream<TcpStream>) -> Option<NodeCertificate> {
     NodeCertificate::read(certificate).ok()
 }
 
+/// A connection whose handshake is done.
+#[derive(Debug)]
+pub struct TlsConnection {
+    stream: server::TlsStream<TcpStream>,
+    /// Of one that has proven nothing: given back when the connection is dropped.
+    #[cfg_attr(not(test), expect(dead_code, reason = "held, not read"))]
+    place: Option<Place>,
+}
+
+impl AsyncRead for TlsConnection {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, read: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, read)
+    }
+}
+
+impl AsyncWrite for TlsConnection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
 /// How many connections have proven nothing, by address.
 #[derive(Clone, Debug, Default)]
 struct Unproven(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 /// A place among them.
+#[derive(Debug)]
 struct Place {
     unproven: Unproven,
     address: IpAddr,
@@ -237,6 +267,10 @@ mod tests {
         node_config(trust, Some((certificate, &key))).unwrap()
     }
 
+    fn named(peer: &TlsPeer) -> Option<String> {
+        peer.peer().identity.map(|certificate| certificate.node)
+    }
+
     #[tokio::test]
     async fn a_connection_is_known_by_its_certificate_and_the_next_by_that_of_then() {
         let authority = Authority::new("test", Timestamp::now()).unwrap();
@@ -246,7 +280,7 @@ mod tests {
         for name in ["edge-1", "edge-2"] {
             told.send(Arc::new(config(&authority, name))).unwrap();
             let (mut here, (mut there, peer)) = tokio::join!(async { dialer.dial().await.unwrap() }, listener.accept());
-            assert_eq!(peer.peer().identity.as_deref(), Some(name));
+            assert_eq!(named(&peer).as_deref(), Some(name));
             assert!(peer.peer().confidential);
             here.write_all(b"frame").await.unwrap();
             here.flush().await.unwrap();
@@ -266,8 +300,23 @@ mod tests {
         garbled.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
         let (_told, dialer) = node(&authority, address);
         let (_, (_, peer)) = tokio::join!(async { dialer.dial().await.unwrap() }, listener.accept());
-        assert_eq!(peer.peer().identity.as_deref(), Some("edge-1"));
+        assert_eq!(named(&peer).as_deref(), Some("edge-1"));
         drop(silent);
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_certificate_holds_itsplace_to_its_end() {
+        let authority = Authority::new("test", Timestamp::now()).unwrap();
+        let mut listener = listen(&authority).await;
+        let address = listener.local_addr().unwrap().address;
+        let config = node_config(Trust::Fingerprint(authority.fingerprint()), None).unwrap();
+        let dialer = TlsDialer::new(address.to_string(), watch::channel(Arc::new(config)).1);
+        let (_here, (there, peer)) = tokio::join!(async { dialer.dial().await.unwrap() }, listener.accept());
+        assert_eq!(named(&peer), None);
+        let unproven = there.place.as_ref().unwrap().unproven.clone();
+        assert_eq!(unproven.0.lock().unwrap().len(), 1);
+        drop(there);
+        assert!(unproven.0.lock().unwrap().is_empty());
     }
 
     #[test]

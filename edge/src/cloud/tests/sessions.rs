@@ -1,11 +1,16 @@
 //! Who may start a session, what it may carry, and how it ends.
 
 use super::*;
+use crate::identity::NodeCertificate;
 
 #[test]
 fn who_may_start_a_session() {
     let proven = |name: &str| Peer {
-        identity: Some(name.to_owned()),
+        identity: Some(NodeCertificate {
+            node: name.to_owned(),
+            issued: Timestamp::UNIX_EPOCH,
+            expires: Timestamp::MAX,
+        }),
         confidential: true,
     };
     let check = |peer: Peer, hello: Hello| server().check(&peer, &hello).map_err(|refusal| refusal.to_string());
