@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use jiff::SignedDuration;
 use serde::Deserialize;
 use skerry_workloads::Settings;
 use thiserror::Error;
+
+use crate::identity::Terms;
 
 /// Why the configuration is refused.
 #[derive(Debug, Error)]
@@ -25,6 +28,16 @@ pub enum Error {
         path: PathBuf,
         /// What and where.
         message: String,
+    },
+    /// A duration that makes no sense.
+    #[error("{key} is {duration:#}: it has to be at least {least} s and at most a hundred years, such as 2160h")]
+    Duration {
+        /// The key of the file.
+        key: &'static str,
+        /// What it was.
+        duration: SignedDuration,
+        /// What it may be at least, in seconds.
+        least: i64,
     },
 }
 
@@ -49,6 +62,15 @@ pub struct Flags {
     /// Port on which edge nodes connect.
     #[arg(long, env = "SKERRY_WEBSOCKET_PORT", value_name = "PORT")]
     pub websocket_port: Option<u16>,
+    /// Address on which edge nodes connect over mutual TLS, and join; they cannot where it is not given.
+    #[arg(long, env = "SKERRY_EDGE_TLS_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub edge_tls_address: Option<String>,
+    /// How long the certificate of a node is good, such as `2160h`; it is renewed after two thirds of that.
+    #[arg(long, env = "SKERRY_EDGE_CERTIFICATE_LIFETIME", value_name = "DURATION")]
+    pub edge_certificate_lifetime: Option<SignedDuration>,
+    /// How long after that it can still be renewed, such as `720h`, by nodes that were away.
+    #[arg(long, env = "SKERRY_EDGE_CERTIFICATE_GRACE", value_name = "DURATION")]
+    pub edge_certificate_grace: Option<SignedDuration>,
     /// Where workers in their node's network find the local controller (`LC_SERVER`).
     #[arg(long, env = "SKERRY_LOCAL_CONTROLLER_SERVER", value_name = "URL")]
     pub local_controller_server: Option<String>,
@@ -99,6 +121,9 @@ struct File {
     #[serde(rename = "minResyncPeriodSeconds")]
     _min_resync_period_seconds: Option<i64>,
     storage_initializer_image: Option<String>,
+    edge_tls_address: Option<String>,
+    edge_certificate_lifetime: Option<SignedDuration>,
+    edge_certificate_grace: Option<SignedDuration>,
     admin_address: Option<String>,
     lease_namespace: Option<String>,
     log_format: Option<LogFormat>,
@@ -117,6 +142,15 @@ struct Server {
     server: Option<String>,
 }
 
+/// The listener for edge nodes with certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeTls {
+    /// `address:port`.
+    pub address: String,
+    /// For how long certificates are good.
+    pub terms: Terms,
+}
+
 /// What is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -128,6 +162,8 @@ pub struct Config {
     pub namespace: Option<String>,
     /// `address:port` on which edge nodes connect.
     pub edge_address: String,
+    /// Where and how edge nodes connect over mutual TLS, if they can.
+    pub edge_tls: Option<EdgeTls>,
     /// `address:port` for health, readiness and metrics.
     pub admin_address: String,
     /// Namespace of the Lease.
@@ -153,6 +189,9 @@ impl Config {
             namespace,
             websocket_address,
             websocket_port,
+            edge_tls_address,
+            edge_certificate_lifetime,
+            edge_certificate_grace,
             local_controller_server,
             knowledge_base_server: _,
             min_resync_period_seconds: _,
@@ -163,6 +202,17 @@ impl Config {
         } = flags;
         let defaults = Settings::default();
         let address = some(websocket_address.or(file.websocket.address)).unwrap_or_else(|| "0.0.0.0".to_owned());
+        let lifetime = edge_certificate_lifetime.or(file.edge_certificate_lifetime);
+        let grace = edge_certificate_grace.or(file.edge_certificate_grace);
+        let terms = Terms {
+            lifetime: at_least(
+                1,
+                "edgeCertificateLifetime",
+                lifetime.unwrap_or(Terms::default().lifetime),
+            )?,
+            grace: at_least(0, "edgeCertificateGrace", grace.unwrap_or(Terms::default().grace))?,
+        };
+        let edge_tls = some(edge_tls_address.or(file.edge_tls_address)).map(|address| EdgeTls { address, terms });
         let port = websocket_port.or(file.websocket.port).unwrap_or(9000);
         Ok(Self {
             kubeconfig: kubeconfig
@@ -171,6 +221,7 @@ impl Config {
             master: some(master.or(file.master)),
             namespace: some(namespace.or(file.namespace)),
             edge_address: format!("{address}:{port}"),
+            edge_tls,
             admin_address: some(admin_address.or(file.admin_address)).unwrap_or_else(|| "0.0.0.0:9090".to_owned()),
             lease_namespace: some(lease_namespace.or(file.lease_namespace)).unwrap_or_else(|| "sedna".to_owned()),
             settings: Settings {
@@ -181,6 +232,16 @@ impl Config {
             },
             log_format: log_format.or(file.log_format).unwrap_or_default(),
         })
+    }
+}
+
+/// A duration of at least so many seconds, and at most a hundred years.
+fn at_least(least: i64, key: &'static str, duration: SignedDuration) -> Result<SignedDuration, Error> {
+    const MOST: i64 = 100 * 365 * 24 * 3600;
+    if (least..=MOST).contains(&duration.as_secs()) {
+        Ok(duration)
+    } else {
+        Err(Error::Duration { key, duration, least })
     }
 }
 
@@ -244,6 +305,33 @@ mod tests {
         assert_eq!(
             (config.edge_address.as_str(), config.namespace.as_deref()),
             ("127.0.0.1:1", Some("edge"))
+        );
+    }
+
+    #[test]
+    fn tls_is_off_until_it_has_an_address_and_certificates_last() {
+        assert_eq!(
+            load("edgeCertificateLifetime: 24h\n", Flags::default())
+                .unwrap()
+                .edge_tls,
+            None
+        );
+        let config = load(
+            "edgeTlsAddress: 0.0.0.0:9443\nedgeCertificateLifetime: 24h\n",
+            Flags::default(),
+        );
+        let tls = config.unwrap().edge_tls.unwrap();
+        assert_eq!(
+            (tls.address.as_str(), tls.terms.lifetime),
+            ("0.0.0.0:9443", SignedDuration::from_hours(24))
+        );
+        assert_eq!(tls.terms.grace, Terms::default().grace);
+        let error = load("edgeCertificateLifetime: 0s\n", Flags::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("edgeCertificateLifetime") && error.contains("2160h"),
+            "{error}"
         );
     }
 

@@ -6,6 +6,7 @@ pub mod client;
 pub mod config;
 pub mod engine;
 pub mod hub;
+pub mod identity;
 pub mod lease;
 pub mod metrics;
 pub mod run;

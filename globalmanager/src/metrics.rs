@@ -44,6 +44,12 @@ struct Call {
     code: u16,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Asked {
+    asked: &'static str,
+    outcome: &'static str,
+}
+
 /// The manager's counters. Cheap to share; encoded on demand.
 pub struct Metrics {
     registry: Mutex<Registry>,
@@ -54,6 +60,7 @@ pub struct Metrics {
     queue_depth: Gauge,
     calls: Family<Call, Counter>,
     leader: Gauge,
+    certificates: Family<Asked, Counter>,
 }
 
 impl Default for Metrics {
@@ -68,6 +75,7 @@ impl Default for Metrics {
             queue_depth: Gauge::default(),
             calls: Family::default(),
             leader: Gauge::default(),
+            certificates: Family::default(),
         };
         registry.register(
             "reconciles",
@@ -99,6 +107,11 @@ impl Default for Metrics {
             "Requests to the API server, by verb and code",
             metrics.calls.clone(),
         );
+        registry.register(
+            "edge_certificates_asked_for",
+            "What nodes asked for and got: join or renew; issued, not due, refused or failed",
+            metrics.certificates.clone(),
+        );
         registry.register("leader", "1 where this process holds the lease", metrics.leader.clone());
         *metrics.registry.lock() = registry;
         metrics
@@ -109,6 +122,11 @@ impl Metrics {
     /// New counters, at zero.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// A node asked to `join` or to `renew`.
+    pub(crate) fn certificate_asked_for(&self, asked: &'static str, outcome: &'static str) {
+        self.certificates.get_or_create(&Asked { asked, outcome }).inc();
     }
 
     /// A pass ended.

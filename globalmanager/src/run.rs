@@ -20,6 +20,7 @@ use crate::{
     config::Config,
     engine::{Engine, Kinds, LONGEST_RETRY, Parts},
     hub::Hub,
+    identity::Identity,
     lease::{self, Claim},
     metrics::Metrics,
 };
@@ -42,6 +43,10 @@ pub fn kinds() -> Kinds {
 pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let edge_listener = bind(&config.edge_address, "websocket.address and websocket.port").await?;
+    let tls_listener = match &config.edge_tls {
+        Some(tls) => Some((bind(&tls.address, "edgeTlsAddress").await?, tls.terms)),
+        None => None,
+    };
     let admin_listener = bind(&config.admin_address, "adminAddress").await?;
     let client = client::connect(&config, metrics.clone()).await?;
     let instance = instance();
@@ -91,6 +96,21 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         nodes.serve(edge_listener, nodes_stop).await;
         anyhow::Ok(())
     });
+    if let Some((listener, terms)) = tls_listener {
+        let tls = Tls {
+            hub: hub.clone(),
+            listener,
+            only: config.namespace.clone(),
+            identity: Identity {
+                client: client.clone(),
+                namespace: config.lease_namespace.clone(),
+                cluster: String::new(),
+                terms,
+                metrics: metrics.clone(),
+            },
+        };
+        tasks.spawn(tls.serve(stop.clone()));
+    }
     let term = Term {
         engine: engine.clone(),
         hub,
@@ -112,6 +132,29 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
     lease_stop.cancel();
     holder.await.context("the lease's task broke down")?;
     outcome
+}
+
+/// Nodes over TLS.
+struct Tls {
+    hub: Hub,
+    listener: TcpListener,
+    /// The one namespace that the manager looks after.
+    only: Option<String>,
+    identity: Identity,
+}
+
+impl Tls {
+    async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let cluster = cluster_uid(&self.identity.client, self.only.as_deref());
+        let Some(cluster) = stop.run_until_cancelled(cluster).await else {
+            return Ok(());
+        };
+        let identity = Identity {
+            cluster,
+            ..self.identity
+        };
+        Ok(identity.serve(self.hub, self.listener, stop).await?)
+    }
 }
 
 /// What begins and ends with a term.

@@ -1,6 +1,7 @@
 //! One connection of a node: carries out what its session says.
 
 use std::{
+    future::pending,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -8,6 +9,7 @@ use std::{
 use skerry_edge::{
     Downstream, Upstream,
     cloud::{Input, Output, Peer, Session},
+    identity::{NodeCertificate, Revocations, Revoked},
     limits,
     message::{Hello, Received, RefusedReason},
     transport::{Event, server::ManagerSocket},
@@ -28,17 +30,22 @@ pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
     let number = hub.shared.counters.connections.fetch_add(1, Relaxed);
     let mut term = hub.shared.term.subscribe();
     let present = term.borrow_and_update().clone();
-    let farewell = match present {
-        None => Some(Downstream::Restarting {
+    let mut standing = Standing::new(&hub, &peer);
+    let farewell = match (present, standing.judge()) {
+        (_, Judgement::Revoked(revoked)) => {
+            hub.shared.counters.refused.fetch_add(1, Relaxed);
+            Some(turned_away(&revoked))
+        }
+        (None, _) | (_, Judgement::Unknown) => Some(Downstream::Restarting {
             reconnect_after_ms: millis(hub.reconnect_after()),
         }),
-        Some(present) => match hello(&mut socket, &present, &peer).await {
+        (Some(present), Judgement::Counts) => match hello(&mut socket, &present, &peer).await {
             Ok(hello) => {
                 let (mut connection, outputs) = Connection::start(hub, number, present, &peer, hello);
                 connection.carry_out(outputs, &mut socket);
-                connection.run(&mut socket, &mut term).await;
+                let farewell = connection.run(&mut socket, &mut term, &mut standing).await;
                 connection.end();
-                None
+                farewell
             }
             Err(refused) => {
                 hub.shared.counters.refused.fetch_add(1, Relaxed);
@@ -87,6 +94,58 @@ async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<H
     }
 }
 
+/// Whether the certificate that a node has shown still counts. A node that has shown none has none to lose.
+struct Standing(Option<(NodeCertificate, watch::Receiver<Option<Revocations>>)>);
+
+impl Standing {
+    fn new(hub: &Hub, peer: &Peer) -> Self {
+        let shown = peer.identity.clone();
+        Self(shown.map(|certificate| (certificate, hub.shared.revocations.subscribe())))
+    }
+
+    fn judge(&mut self) -> Judgement {
+        let Some((certificate, revocations)) = &mut self.0 else {
+            return Judgement::Counts;
+        };
+        match &*revocations.borrow_and_update() {
+            None => Judgement::Unknown,
+            Some(known) => match known.judge(&certificate.node, certificate.issued) {
+                Ok(()) => Judgement::Counts,
+                Err(revoked) => Judgement::Revoked(revoked),
+            },
+        }
+    }
+
+    /// Resolves when the certificate does not count any more.
+    async fn lost(&mut self) -> Revoked {
+        loop {
+            if let Judgement::Revoked(revoked) = self.judge() {
+                return revoked;
+            }
+            let Some((_, revocations)) = &mut self.0 else {
+                return pending().await;
+            };
+            if revocations.changed().await.is_err() {
+                return pending().await;
+            }
+        }
+    }
+}
+
+enum Judgement {
+    Counts,
+    /// It is not known yet what is revoked.
+    Unknown,
+    Revoked(Revoked),
+}
+
+fn turned_away(revoked: &Revoked) -> Downstream {
+    Downstream::Refused {
+        reason: RefusedReason::Node,
+        hint: revoked.to_string(),
+    }
+}
+
 struct Connection {
     hub: Hub,
     term: Term,
@@ -130,12 +189,22 @@ impl Connection {
         )
     }
 
-    async fn run(&mut self, socket: &mut ManagerSocket, term: &mut watch::Receiver<Option<Term>>) {
+    /// Runs the session to its end; what is left to say then.
+    async fn run(
+        &mut self,
+        socket: &mut ManagerSocket,
+        term: &mut watch::Receiver<Option<Term>>,
+        standing: &mut Standing,
+    ) -> Option<Downstream> {
         while let Some(wake_at) = self.session.wake_at() {
             let input = tokio::select! {
                 // In this order, so that a simulation replays. Each of the first is ready only now and then, so the
                 // socket, which may be ready for long, has its turn.
                 biased;
+                revoked = standing.lost() => {
+                    tracing::warn!(%revoked, "a session was ended");
+                    return Some(turned_away(&revoked));
+                }
                 _ = term.changed() => Input::Drain { reconnect_after: self.hub.reconnect_after() },
                 () = sleep_until(self.hub.shared.origin + wake_at) => Input::Wake,
                 () = self.wake.notified() => Input::Wake,
@@ -144,13 +213,14 @@ impl Connection {
                     Ok(Event::Heard) => Input::Heard,
                     Err(ended) => {
                         tracing::info!(node = %self.node, %ended, "a node has disconnected");
-                        return;
+                        return None;
                     }
                 },
             };
             let outputs = self.handle(input);
             self.carry_out(outputs, socket);
         }
+        None
     }
 
     fn handle(&mut self, input: Input) -> Vec<Output> {

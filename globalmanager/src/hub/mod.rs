@@ -26,7 +26,9 @@ use std::{
 
 use axum::{Router, serve::ListenerExt as _};
 use parking_lot::Mutex;
-use skerry_edge::{Credential, Item, Object, ObjectKey, cloud::Server, limits, transport::server};
+use skerry_edge::{
+    Credential, Item, Object, ObjectKey, cloud::Server, identity::Revocations, limits, transport::server,
+};
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
@@ -60,6 +62,8 @@ struct Shared {
     state: Mutex<State>,
     /// Which term the manager serves, if it leads.
     term: watch::Sender<Option<Term>>,
+    /// Whose certificates are revoked; nothing where it is not known yet.
+    revocations: watch::Sender<Option<Revocations>>,
     sessions: TaskTracker,
     counters: Counters,
     jitter: Box<dyn Fn() -> f64 + Send + Sync>,
@@ -117,6 +121,7 @@ impl Hub {
                 origin: Instant::now(),
                 state: Mutex::default(),
                 term: watch::Sender::new(None),
+                revocations: watch::Sender::new(None),
                 sessions: TaskTracker::new(),
                 counters: Counters::default(),
                 jitter: Box::new(jitter),
@@ -144,6 +149,12 @@ impl Hub {
         self.stand_down();
         self.shared.sessions.close();
         self.shared.sessions.wait().await;
+    }
+
+    /// Sets whose certificates are revoked, and ends the sessions that were begun with one of those. Until this is known,
+    /// nodes with certificates are sent away for a while.
+    pub fn revoke(&self, revocations: Revocations) {
+        self.shared.revocations.send_replace(Some(revocations));
     }
 
     /// The routes that nodes connect to.

@@ -1,0 +1,118 @@
+//! `EdgeNode` resources: whose certificates are revoked, and what was issued.
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, Patch, PatchParams},
+    core::DynamicObject,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::{Value, json};
+use skerry_crds::{
+    names,
+    skerry::v1alpha1::{Certificate, EdgeNode, EdgeNodeStatus},
+};
+use skerry_edge::identity::{NodeCertificate, Revocations};
+
+use super::{IdentityError, api};
+use crate::hub::Hub;
+
+/// The resources of one namespace, read as JSON: one that does not parse must not hide the others.
+pub(super) fn resources(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<EdgeNode>(&()))
+}
+
+/// Keeps the hub told of what is revoked. While the watch is broken, what was known stays.
+pub(super) async fn watch(client: Client, namespace: String, hub: Hub) {
+    let events = watcher(resources(&client, &namespace), watcher::Config::default()).default_backoff();
+    let mut events = std::pin::pin!(events);
+    let (mut known, mut listed) = (Revocations::default(), None);
+    while let Some(event) = events.next().await {
+        let set = |known: &mut Revocations, node: &DynamicObject| known.set(&node.name_any(), revoked_before(node));
+        match event {
+            Ok(watcher::Event::Init) => listed = Some(Revocations::default()),
+            Ok(watcher::Event::InitApply(node)) => set(listed.get_or_insert_default(), &node),
+            Ok(watcher::Event::InitDone) => {
+                known = listed.take().unwrap_or_default();
+                hub.revoke(known.clone());
+            }
+            Ok(watcher::Event::Apply(node)) => {
+                set(&mut known, &node);
+                hub.revoke(known.clone());
+            }
+            Ok(watcher::Event::Delete(node)) => {
+                known.set(&node.name_any(), None);
+                hub.revoke(known.clone());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the watch of EdgeNodes failed; what is known stays, and it is tried again");
+            }
+        }
+    }
+}
+
+/// What is revoked of one node, as the API server has it now.
+pub(super) async fn revocations(client: &Client, namespace: &str, node: &str) -> Result<Revocations, IdentityError> {
+    let found = resources(client, namespace).get_opt(node).await;
+    let found = found.map_err(api("read the EdgeNode"))?;
+    let mut revocations = Revocations::default();
+    revocations.set(node, found.as_ref().and_then(revoked_before));
+    Ok(revocations)
+}
+
+/// The time before which certificates are revoked: all of them, where what is written there is no time.
+fn revoked_before(node: &DynamicObject) -> Option<Timestamp> {
+    let before = node
+        .data
+        .get("spec")?
+        .get("revokedBefore")
+        .filter(|before| !before.is_null())?;
+    let time = before.as_str().and_then(|before| before.parse().ok());
+    if time.is_none() {
+        tracing::error!(node = node.name_any(), %before, "spec.revokedBefore is no time: all of the node's certificates are refused");
+    }
+    Some(time.unwrap_or(Timestamp::MAX))
+}
+
+/// Notes what was issued. Makes the resource where there is none.
+pub(super) async fn certified(
+    client: &Client,
+    namespace: &str,
+    certificate: &NodeCertificate,
+) -> Result<(), IdentityError> {
+    let NodeCertificate { node, issued, expires } = certificate;
+    let (nodes, how) = (
+        resources(client, namespace),
+        PatchParams::apply(names::MANAGER_EDGE).force(),
+    );
+    let written = api("write the EdgeNode");
+    let resource = ApiResource::erase::<EdgeNode>(&());
+    let object = |rest: Value| {
+        let mut object = json!({
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": node},
+        });
+        if let (Some(object), Value::Object(rest)) = (object.as_object_mut(), rest) {
+            object.extend(rest);
+        }
+        Patch::Apply(object)
+    };
+    nodes
+        .patch(node, &how, &object(json!({"spec": {}})))
+        .await
+        .map_err(&written)?;
+    let status = EdgeNodeStatus {
+        certificate: Some(Certificate {
+            issued: Time(*issued),
+            expires: Time(*expires),
+        }),
+    };
+    nodes
+        .patch_status(node, &how, &object(json!({"status": status})))
+        .await
+        .map_err(written)?;
+    Ok(())
+}

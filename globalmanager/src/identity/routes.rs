@@ -1,0 +1,195 @@
+//! What nodes ask over TLS: to join, to have a certificate renewed, and a session of the hub, for which they need one.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json, Router,
+    extract::{DefaultBodyLimit, Request, State, rejection::JsonRejection},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use jiff::Timestamp;
+use skerry_edge::{
+    cloud::Peer,
+    identity::{
+        Authority, Issued, JOIN, JoinRequest, NodeCertificate, RENEW, RenewRequest, SigningRequest, certificate_pem,
+    },
+    limits,
+};
+use tokio::sync::Semaphore;
+
+use super::{Identity, IdentityError, nodes, tokens::Tokens};
+use crate::hub::Hub;
+
+struct Office {
+    identity: Identity,
+    authority: Authority,
+    at_once: Semaphore,
+}
+
+/// Why a node gets nothing: the status, and a sentence for whoever reads its log.
+struct Refusal(StatusCode, String);
+
+pub(super) fn router(identity: Identity, authority: Authority, hub: &Hub) -> Router {
+    let office = Arc::new(Office {
+        identity,
+        authority,
+        at_once: Semaphore::new(limits::REQUESTS),
+    });
+    Router::new()
+        .route(JOIN, post(join))
+        .route(RENEW, post(renew))
+        .layer(DefaultBodyLimit::max(limits::MAX_REQUEST))
+        .with_state(office)
+        .merge(hub.router().layer(middleware::from_fn(with_certificate)))
+}
+
+/// Lets through who has proven to be a node.
+async fn with_certificate(peer: Option<Extension<Peer>>, request: Request, next: Next) -> Response {
+    match proven(peer) {
+        Ok(_) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn proven(peer: Option<Extension<Peer>>) -> Result<NodeCertificate, Refusal> {
+    let certificate = peer.and_then(|Extension(peer)| peer.identity);
+    certificate.ok_or_else(|| {
+        let hint = "this address is for nodes with a certificate: join first, with a join token";
+        Refusal(StatusCode::UNAUTHORIZED, hint.to_owned())
+    })
+}
+
+async fn join(State(office): State<Arc<Office>>, request: Result<Json<JoinRequest>, JsonRejection>) -> Response {
+    let answer = match request {
+        Ok(Json(request)) => office.join(request).await.map(Some),
+        Err(rejection) => Err(rejection.into()),
+    };
+    office.answer("join", answer)
+}
+
+async fn renew(
+    State(office): State<Arc<Office>>,
+    peer: Option<Extension<Peer>>,
+    request: Result<Json<RenewRequest>, JsonRejection>,
+) -> Response {
+    let answer = match (proven(peer), request) {
+        (Ok(present), Ok(Json(request))) => office.renew(&present, &request).await,
+        (Err(refusal), _) => Err(refusal),
+        (_, Err(rejection)) => Err(rejection.into()),
+    };
+    office.answer("renew", answer)
+}
+
+impl Office {
+    async fn join(&self, request: JoinRequest) -> Result<Issued, Refusal> {
+        let _turn = self.at_once.acquire().await;
+        let JoinRequest { node, token, request } = request;
+        let (request, now) = (
+            SigningRequest::read(&request).map_err(IdentityError::from)?,
+            Timestamp::now(),
+        );
+        // Signed before the token is used up: a request whose key is another's uses up nothing.
+        let (issued, certificate) = self.issue(&node, &request, now)?;
+        let Identity { client, namespace, .. } = &self.identity;
+        let tokens = Tokens::new(client, namespace);
+        let revocations = nodes::revocations(client, namespace, &node).await?;
+        tokens.redeem(&token, &node, request.key(), now, &revocations).await?;
+        // A revocation may lie ahead.
+        revocations.judge(&node, now).map_err(IdentityError::from)?;
+        self.note(&certificate).await;
+        tracing::info!(node, token = token.id, "a node has joined");
+        Ok(issued)
+    }
+
+    async fn renew(&self, present: &NodeCertificate, request: &RenewRequest) -> Result<Option<Issued>, Refusal> {
+        let now = Timestamp::now();
+        if !present.is_due(now) {
+            return Ok(None);
+        }
+        let _turn = self.at_once.acquire().await;
+        let Identity { client, namespace, .. } = &self.identity;
+        // Read now, since what the watch knows may be older than the revocation, and the new certificate would not be.
+        let revocations = nodes::revocations(client, namespace, &present.node).await?;
+        revocations
+            .judge(&present.node, present.issued)
+            .map_err(IdentityError::from)?;
+        let request = SigningRequest::read(&request.request).map_err(IdentityError::from)?;
+        let (issued, certificate) = self.issue(&present.node, &request, now)?;
+        self.note(&certificate).await;
+        tracing::info!(node = certificate.node, expires = %certificate.expires, "a node's certificate was renewed");
+        Ok(Some(issued))
+    }
+
+    fn issue(
+        &self,
+        node: &str,
+        request: &SigningRequest,
+        now: Timestamp,
+    ) -> Result<(Issued, NodeCertificate), IdentityError> {
+        let lifetime = self.identity.terms.lifetime;
+        let certificate = self.authority.issue(node, request.der(), now, lifetime)?;
+        let issued = Issued {
+            certificate: certificate_pem(&certificate),
+            authority: self.authority.pem().to_owned(),
+        };
+        let read = NodeCertificate::read(&certificate).map_err(|error| IdentityError::Tls(error.to_string()))?;
+        Ok((issued, read))
+    }
+
+    /// What operators see. The node has its certificate without it.
+    async fn note(&self, certificate: &NodeCertificate) {
+        let Identity { client, namespace, .. } = &self.identity;
+        if let Err(error) = nodes::certified(client, namespace, certificate).await {
+            tracing::warn!(node = certificate.node, %error, "it could not be noted that a certificate was issued");
+        }
+    }
+
+    fn answer(&self, asked: &'static str, answer: Result<Option<Issued>, Refusal>) -> Response {
+        let (outcome, response) = match answer {
+            Ok(Some(issued)) => ("issued", Json(issued).into_response()),
+            Ok(None) => ("not_due", StatusCode::NO_CONTENT.into_response()),
+            Err(refusal) => {
+                let Refusal(status, why) = &refusal;
+                // Whoever asks may ask often: in the log of who looks for it, and counted.
+                tracing::debug!(asked, %status, why, "no certificate was issued");
+                let outcome = if status.is_server_error() { "failed" } else { "refused" };
+                (outcome, refusal.into_response())
+            }
+        };
+        self.identity.metrics.certificate_asked_for(asked, outcome);
+        response
+    }
+}
+
+impl From<IdentityError> for Refusal {
+    fn from(error: IdentityError) -> Self {
+        use skerry_edge::identity::AuthorityError;
+        let status = match &error {
+            IdentityError::Token(_) | IdentityError::Revoked(_) => StatusCode::FORBIDDEN,
+            IdentityError::Authority(AuthorityError::Name(_) | AuthorityError::Request(_)) => StatusCode::BAD_REQUEST,
+            _ => {
+                // What is wrong here is not for strangers.
+                tracing::warn!(%error, "a certificate could not be issued");
+                let sentence = "the manager cannot issue certificates now; its log says why";
+                return Self(StatusCode::SERVICE_UNAVAILABLE, sentence.to_owned());
+            }
+        };
+        Self(status, error.to_string())
+    }
+}
+
+impl From<JsonRejection> for Refusal {
+    fn from(rejection: JsonRejection) -> Self {
+        Self(rejection.status(), rejection.body_text())
+    }
+}
+
+impl axum::response::IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self(status, sentence) = self;
+        (status, sentence).into_response()
+    }
+}

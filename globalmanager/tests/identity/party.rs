@@ -1,0 +1,377 @@
+//! The parties: a cluster, managers of it, and nodes.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    ByteString, api::core::v1::Secret, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, ObjectMeta, PostParams},
+};
+use rustls::{ClientConfig, pki_types::CertificateDer};
+use skerry_crds::names::identity::{AUTHORITY, JOIN_TOKEN_TYPE};
+use skerry_edge::{
+    Downstream, Epoch, Report, Upstream,
+    cloud::Server,
+    identity::{
+        Authority, Issued, JOIN, JoinRequest, JoinToken, NodeCertificate, NodeKey, RENEW, RenewRequest, SigningRequest,
+        certificate_pem, read_certificate,
+        trust::{Trust, node_config},
+    },
+    message::{Hello, Received},
+    transport::{
+        Event,
+        client::{self, Dialer, NodeSocket},
+        tls::TlsDialer,
+    },
+};
+use skerry_globalmanager::{
+    engine::Taken,
+    hub::{Hub, Reports},
+    identity::{Identity, Terms, operator},
+    metrics::Metrics,
+};
+use skerry_sandbox::ApiServer;
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+const NAMESPACE: &str = "default";
+
+/// A cluster.
+pub(crate) struct Cluster(ApiServer);
+
+impl Cluster {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// One whose definition takes anything as a revocation.
+    pub(crate) async fn lax() -> Self {
+        Self::with(|crd| {
+            let text = serde_json::to_string(crd)
+                .unwrap()
+                .replace(r#""format":"date-time","#, "");
+            let text = text.replace(r#","format":"date-time""#, "");
+            *crd = serde_json::from_str(&text).unwrap();
+        })
+        .await
+    }
+
+    async fn with(change: impl FnOnce(&mut CustomResourceDefinition)) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let server = ApiServer::new();
+        let crds: Api<CustomResourceDefinition> = Api::all(server.client());
+        let mut crd = skerry_crds::all()
+            .iter()
+            .find(|crd| crd.spec.names.kind == "EdgeNode")
+            .unwrap()
+            .clone();
+        change(&mut crd);
+        crds.create(&PostParams::default(), &crd).await.unwrap();
+        Self(server)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.0.client()
+    }
+
+    /// A manager that leads.
+    pub(crate) async fn manager(&self) -> Manager {
+        self.manager_for(Terms::default()).await
+    }
+
+    pub(crate) async fn manager_for(&self, terms: Terms) -> Manager {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, hub, stop) = (
+            listener.local_addr().unwrap(),
+            Hub::with_jitter(|| 0.0),
+            CancellationToken::new(),
+        );
+        let epoch = Epoch {
+            lease: "lease".to_owned(),
+            transitions: 0,
+        };
+        let server = Server {
+            cluster: "cluster".to_owned(),
+            epoch,
+        };
+        hub.lead(server, Arc::new(NoReports));
+        let identity = Identity {
+            client: self.client(),
+            namespace: NAMESPACE.to_owned(),
+            cluster: "cluster".to_owned(),
+            terms,
+            metrics: Metrics::new(),
+        };
+        let (theirs, stopped) = (hub.clone(), stop.clone());
+        let serving = tokio::spawn(async move { identity.serve(theirs, listener, stopped).await.unwrap() });
+        let manager = Manager {
+            address,
+            authority: self.authority().await,
+            hub,
+            stop,
+            serving,
+        };
+        manager.is_up().await;
+        manager
+    }
+
+    /// The authority, once there is one.
+    pub(crate) async fn authority(&self) -> Authority {
+        let secrets: Api<Secret> = Api::namespaced(self.client(), NAMESPACE);
+        loop {
+            if let Some(secret) = secrets.get_opt(AUTHORITY).await.unwrap() {
+                let data = secret.data.unwrap();
+                let text = |field: &str| String::from_utf8(data[field].0.clone()).unwrap();
+                return Authority::read(&text("tls.crt"), &text("tls.key")).unwrap();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// An operator gives an authority.
+    pub(crate) async fn give(&self, authority: &Authority) {
+        let secrets: Api<Secret> = Api::namespaced(self.client(), NAMESPACE);
+        let field = |name: &str, text: &str| (name.to_owned(), ByteString(text.as_bytes().to_vec()));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(AUTHORITY.to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(
+                [
+                    field("tls.crt", authority.pem()),
+                    field("tls.key", &authority.key_pem()),
+                ]
+                .into(),
+            ),
+            ..Secret::default()
+        };
+        secrets.create(&PostParams::default(), &secret).await.unwrap();
+    }
+
+    pub(crate) async fn invite(&self, node: &str, lifetime: SignedDuration) -> JoinToken {
+        self.authority().await;
+        operator::invite(&self.client(), NAMESPACE, node, lifetime)
+            .await
+            .unwrap()
+    }
+
+    /// How many tokens are kept.
+    pub(crate) async fn tokens(&self) -> usize {
+        let secrets: Api<Secret> = Api::namespaced(self.client(), NAMESPACE);
+        let kept = secrets.list(&ListParams::default()).await.unwrap();
+        kept.iter()
+            .filter(|secret| secret.type_.as_deref() == Some(JOIN_TOKEN_TYPE))
+            .count()
+    }
+}
+
+struct NoReports;
+
+#[async_trait]
+impl Reports for NoReports {
+    async fn take(&self, _: &str, _: &Report) -> Taken {
+        Taken::Refused("nobody reports here".to_owned())
+    }
+}
+
+/// A manager.
+pub(crate) struct Manager {
+    address: SocketAddr,
+    authority: Authority,
+    hub: Hub,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Manager {
+    /// Waits until it knows what is revoked, so that it sends nobody away for the time being.
+    async fn is_up(&self) {
+        let probe = Node::certified(
+            "probe",
+            &self.authority,
+            &self.authority,
+            Timestamp::now(),
+            SignedDuration::from_hours(1),
+        );
+        while self.session(&probe, "probe").await == Said::Restarting {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.hub.shut_down().await;
+        self.stop.cancel();
+        self.serving.await.unwrap();
+    }
+
+    /// What a node is told first that says it is `name`.
+    pub(crate) async fn session(&self, node: &Node, name: &str) -> Said {
+        match self.connect(node, name).await {
+            Ok(mut session) => session.next().await,
+            Err(refused) => Said::Refused(refused),
+        }
+    }
+
+    /// A connection over which a hello was said.
+    pub(crate) async fn connect(&self, node: &Node, name: &str) -> Result<Session, String> {
+        let config = watch::channel(Arc::new(node.config(&self.authority))).1;
+        let dialer = TlsDialer::new(self.address.to_string(), config);
+        let mut socket = client::connect(&dialer).await.map_err(|error| error.to_string())?;
+        socket.send(Upstream::Hello(Hello {
+            node: name.to_owned(),
+            boot: "boot".to_owned(),
+            protocol: 1,
+            agent: "test".to_owned(),
+            stored: None,
+            holds: 0,
+        }));
+        Ok(Session(socket))
+    }
+
+    /// What is answered to this, whoever says it.
+    pub(crate) async fn post(&self, path: &str, body: String) -> (u16, String) {
+        let config = node_config(Trust::Fingerprint(self.authority.fingerprint()), None).unwrap();
+        self.ask(config, path, body).await.unwrap()
+    }
+
+    async fn ask(&self, config: ClientConfig, path: &str, body: String) -> Result<(u16, String), String> {
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(config)
+            .no_proxy()
+            .build()
+            .unwrap();
+        let asked = client.post(format!("https://{}{path}", self.address));
+        let asked = asked.header("content-type", "application/json").body(body);
+        let answer = asked.send().await.map_err(|error| error.to_string())?;
+        Ok((answer.status().as_u16(), answer.text().await.unwrap()))
+    }
+}
+
+/// What a manager says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Said {
+    Welcome,
+    Restarting,
+    Refused(String),
+}
+
+impl Said {
+    pub(crate) fn says(&self, what: &str) -> bool {
+        matches!(self, Self::Refused(why) if why.contains(what))
+    }
+}
+
+/// A connection.
+pub(crate) struct Session(NodeSocket<<TlsDialer as Dialer>::Io>);
+
+impl Session {
+    pub(crate) async fn next(&mut self) -> Said {
+        loop {
+            match self.0.next().await {
+                Ok(Event::Frame(Ok(Received::Message(Downstream::Welcome { .. })))) => return Said::Welcome,
+                Ok(Event::Frame(Ok(Received::Message(Downstream::Restarting { .. })))) => return Said::Restarting,
+                Ok(Event::Frame(Ok(Received::Message(Downstream::Refused { hint, .. })))) => {
+                    return Said::Refused(hint);
+                }
+                Ok(_) => {}
+                Err(ended) => return Said::Refused(ended.to_string()),
+            }
+        }
+    }
+
+    /// What it says last.
+    pub(crate) async fn farewell(&mut self) -> Said {
+        loop {
+            match self.next().await {
+                Said::Welcome => {}
+                said => return said,
+            }
+        }
+    }
+}
+
+/// A node.
+pub(crate) struct Node {
+    name: String,
+    key: NodeKey,
+    certificate: Option<CertificateDer<'static>>,
+    believes: Option<CertificateDer<'static>>,
+}
+
+impl Node {
+    /// One that has not joined.
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            key: NodeKey::generate().unwrap(),
+            certificate: None,
+            believes: None,
+        }
+    }
+
+    /// One that `authority` has certified, and that believes `believed`.
+    pub(crate) fn certified(
+        name: &str,
+        authority: &Authority,
+        believed: &Authority,
+        issued: Timestamp,
+        lifetime: SignedDuration,
+    ) -> Self {
+        let mut node = Self::new(name);
+        let request = node.key.request().unwrap();
+        node.certificate = Some(authority.issue(name, &request, issued, lifetime).unwrap());
+        node.believes = Some(believed.certificate().clone());
+        node
+    }
+
+    pub(crate) fn expires(&self) -> Timestamp {
+        NodeCertificate::read(self.certificate.as_ref().unwrap())
+            .unwrap()
+            .expires
+    }
+
+    fn config(&self, authority: &Authority) -> ClientConfig {
+        let believed = self.believes.clone().unwrap_or_else(|| authority.certificate().clone());
+        let shown = self.certificate.clone().map(|certificate| (certificate, &self.key));
+        node_config(Trust::Authority(believed), shown).unwrap()
+    }
+
+    pub(crate) async fn join(&mut self, manager: &Manager, token: &JoinToken) -> Result<(), String> {
+        let question = JoinRequest {
+            node: self.name.clone(),
+            token: token.clone(),
+            request: SigningRequest::of(&self.key).unwrap(),
+        };
+        let config = node_config(Trust::Fingerprint(token.authority), None).unwrap();
+        let question = serde_json::to_string(&question).unwrap();
+        self.take(manager.ask(config, JOIN, question).await?).map(|_| ())
+    }
+
+    /// Whether it was given another certificate.
+    pub(crate) async fn renew(&mut self, manager: &Manager) -> Result<bool, String> {
+        let request = SigningRequest::of(&self.key).unwrap();
+        let question = serde_json::to_string(&RenewRequest { request }).unwrap();
+        self.take(manager.ask(self.config(&manager.authority), RENEW, question).await?)
+    }
+
+    fn take(&mut self, (status, text): (u16, String)) -> Result<bool, String> {
+        match status {
+            200 => {
+                let issued: Issued = serde_json::from_str(&text).unwrap();
+                let certificate = read_certificate(&issued.certificate).unwrap();
+                assert_eq!(certificate_pem(&certificate), issued.certificate);
+                assert_eq!(NodeCertificate::read(&certificate).unwrap().node, self.name);
+                self.certificate = Some(certificate);
+                self.believes = Some(read_certificate(&issued.authority).unwrap());
+                Ok(true)
+            }
+            204 => Ok(false),
+            refused => Err(format!("{refused}: {text}")),
+        }
+    }
+}
