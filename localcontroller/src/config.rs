@@ -12,8 +12,13 @@ use clap::{Args as ClapArgs, ValueEnum};
 use skerry_edge::object::is_dns_name;
 use thiserror::Error;
 
+use crate::identity;
+
 /// Sedna's worker library looks for its local controller on this port.
 const DEFAULT_PORT: u16 = 9100;
+
+/// Where the node's key and certificate are, below the host's root.
+const IDENTITY: &str = "var/lib/skerry/identity";
 
 /// Where Sedna's chart mounts the host's root.
 const DEFAULT_ROOTFS: &str = "/rootfs";
@@ -21,9 +26,17 @@ const DEFAULT_ROOTFS: &str = "/rootfs";
 /// The settings as the command line and the environment have them, not yet checked.
 #[derive(ClapArgs, Clone, Debug, Default)]
 pub struct Args {
-    /// Where the global manager listens for nodes
-    #[arg(long, env = "GM_ADDRESS", value_name = "HOST:PORT")]
+    /// Where the global manager listens for nodes: wss://HOST:PORT over mutual TLS, HOST:PORT in plain
+    #[arg(long, env = "GM_ADDRESS", value_name = "ADDRESS")]
     pub gm_address: Option<String>,
+
+    /// A file with the join token, for a node that has not joined yet; may go once it has
+    #[arg(long, env = "JOIN_TOKEN_FILE", value_name = "FILE")]
+    pub join_token_file: Option<String>,
+
+    /// The folder of the node's key and certificate [default: var/lib/skerry/identity of the host]
+    #[arg(long, env = "IDENTITY_DIR", value_name = "DIR")]
+    pub identity_dir: Option<String>,
 
     /// The name of this node in Kubernetes; `HOSTNAME` where it is absent
     #[arg(long = "node-name", env = "NODENAME", value_name = "NAME")]
@@ -61,6 +74,8 @@ pub enum LogFormat {
 pub struct Config {
     /// The global manager's `host:port`.
     pub gm_address: String,
+    /// How the node proves who it is; nothing where the link is plain.
+    pub identity: Option<identity::Settings>,
     /// The node's name.
     pub node_name: String,
     /// Where workers are served. Port 0 takes any free one.
@@ -73,11 +88,19 @@ pub struct Config {
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// There is no default for where the manager is.
-    #[error("GM_ADDRESS (--gm-address) is not set: give the global manager's host:port, such as gm.sedna:9000")]
+    #[error("GM_ADDRESS (--gm-address) is not set: give the global manager's address, such as wss://gm.sedna:9443")]
     NoManager,
     /// Not an address that can be dialled.
-    #[error("GM_ADDRESS (--gm-address) is {0:?}: it has to be host:port, such as gm.sedna:9000 or [fd00::1]:9000")]
+    #[error(
+        "GM_ADDRESS (--gm-address) is {0:?}: it has to be host:port, such as gm.sedna:9000 or [fd00::1]:9000, after wss:// for \
+         mutual TLS"
+    )]
     Manager(String),
+    /// A plain link proves nothing.
+    #[error(
+        "JOIN_TOKEN_FILE (--join-token-file) is set, and GM_ADDRESS is {0:?}: a node joins over wss://host:port alone"
+    )]
+    PlainToken(String),
     /// Neither variable names the node.
     #[error("NODENAME (--node-name) is not set, nor is HOSTNAME: give the node's name in Kubernetes")]
     NoNode,
@@ -116,17 +139,27 @@ impl Args {
     fn resolve_on(self, hostname: Option<String>) -> Result<Config, ConfigError> {
         let Self {
             gm_address,
+            join_token_file,
+            identity_dir,
             node_name,
             bind_address,
             bind_port,
             rootfs_mount_dir,
             log_format: _,
         } = self;
+        let rootfs = rootfs(rootfs_mount_dir)?;
+        let (tls, gm_address) = manager(given(gm_address).ok_or(ConfigError::NoManager)?)?;
+        let token_file = given(join_token_file).map(PathBuf::from);
+        if !tls && token_file.is_some() {
+            return Err(ConfigError::PlainToken(gm_address));
+        }
+        let folder = given(identity_dir).map_or_else(|| rootfs.join(IDENTITY), PathBuf::from);
         Ok(Config {
-            gm_address: manager(given(gm_address).ok_or(ConfigError::NoManager)?)?,
+            gm_address,
+            identity: tls.then_some(identity::Settings { folder, token_file }),
             node_name: node(given(node_name), given(hostname))?,
             bind: SocketAddr::new(address(given(bind_address))?, port(given(bind_port))?),
-            rootfs: rootfs(rootfs_mount_dir)?,
+            rootfs,
         })
     }
 }
@@ -138,8 +171,14 @@ fn given(value: Option<String>) -> Option<String> {
         .filter(|value| !value.is_empty())
 }
 
-fn manager(value: String) -> Result<String, ConfigError> {
-    let valid = value.rsplit_once(':').is_some_and(|(host, port)| {
+/// Whether the manager is reached over TLS, and its `host:port`.
+fn manager(value: String) -> Result<(bool, String), ConfigError> {
+    let (tls, address) = match value.split_once("://") {
+        Some(("wss", address)) => (true, address),
+        Some(("ws", address)) => (false, address),
+        _ => (false, value.as_str()),
+    };
+    let valid = address.rsplit_once(':').is_some_and(|(host, port)| {
         let host_is_plain = !host.is_empty() && !host.contains([':', '/', '@', ' ', '[', ']']);
         let host_is_ipv6 = host
             .strip_prefix('[')
@@ -148,7 +187,7 @@ fn manager(value: String) -> Result<String, ConfigError> {
         (host_is_plain || host_is_ipv6) && port.parse::<u16>().is_ok_and(|port| port > 0)
     });
     if valid {
-        Ok(value)
+        Ok((tls, address.to_owned()))
     } else {
         Err(ConfigError::Manager(value))
     }
@@ -206,6 +245,7 @@ mod tests {
             args().resolve_on(None),
             Ok(Config {
                 gm_address: "gm.sedna:9000".to_owned(),
+                identity: None,
                 node_name: "edge-1".to_owned(),
                 bind: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9100),
                 rootfs: PathBuf::from("/rootfs"),
@@ -248,6 +288,8 @@ mod tests {
         };
         for right in ["10.0.0.1:9000", "[fd00::1]:9000", "localhost:1"] {
             assert_eq!(with(right), Ok(right.to_owned()));
+            assert_eq!(with(&format!("ws://{right}")), Ok(right.to_owned()));
+            assert_eq!(with(&format!("wss://{right}")), Ok(right.to_owned()));
         }
         for wrong in [
             "gm",
@@ -255,12 +297,34 @@ mod tests {
             ":9000",
             "gm:0",
             "gm:70000",
-            "ws://gm:9000",
+            "http://gm:9000",
+            "wss://",
+            "wss://gm:9000/",
             "fd00::1:9000",
             "a b:1",
         ] {
             assert_eq!(with(wrong), Err(ConfigError::Manager(wrong.to_owned())));
         }
+    }
+
+    #[test]
+    fn a_node_proves_who_it_is_over_tls_alone() {
+        let with = |address: &str, token: Option<&str>| {
+            let args = Args {
+                gm_address: Some(address.to_owned()),
+                join_token_file: token.map(str::to_owned),
+                ..args()
+            };
+            args.resolve_on(None).map(|config| config.identity)
+        };
+        let settings = identity::Settings {
+            folder: PathBuf::from("/rootfs/var/lib/skerry/identity"),
+            token_file: Some(PathBuf::from("/token")),
+        };
+        assert_eq!(with("wss://gm:9443", Some("/token")), Ok(Some(settings)));
+        assert_eq!(with("gm:9000", None), Ok(None));
+        let error = with("gm:9000", Some("/token")).unwrap_err().to_string();
+        assert!(error.contains("JOIN_TOKEN_FILE") && error.contains("wss://"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`config`] | reads the settings: Sedna's environment, and the same as flags |
 //! | [`store`] | keeps objects, credentials, the outbox, in one SQLite file |
+//! | [`identity`] | proves to the manager which node this is |
 //! | [`link`] | brings the store to what the manager declares, and the outbox to the manager |
 //! | [`worker_api`] | serves workers over HTTP, as Sedna does |
 //! | [`state`] | brings about what the objects say |
@@ -15,6 +16,7 @@
 
 pub mod config;
 pub mod dataset;
+pub mod identity;
 pub mod link;
 pub mod logging;
 pub mod metrics;

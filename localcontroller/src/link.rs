@@ -12,7 +12,7 @@ use skerry_edge::{
     ReportResult, Row,
     link::{self, Signals},
     node::{Batch, Identity, Outgoing, Session, State},
-    transport::client::TcpDialer,
+    transport::client::Dialer,
 };
 use uuid::Uuid;
 
@@ -24,7 +24,7 @@ use crate::{
 /// Runs the link until it is told to stop.
 pub async fn run(
     node: String,
-    manager: String,
+    dialer: impl Dialer,
     store: Store,
     metrics: Arc<Metrics>,
     signals: Signals,
@@ -37,7 +37,6 @@ pub async fn run(
     let session = Session::new(identity, store.position().await?, store.holds().await?);
     let log = tokio::spawn(log(signals.clone(), metrics.clone()));
     let linked = Linked::new(store, metrics);
-    let dialer = TcpDialer::new(manager);
     link::run(session, dialer, Arc::new(linked), signals, rand::random::<f64>).await;
     log.abort();
     Ok(())

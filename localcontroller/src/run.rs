@@ -4,7 +4,7 @@
 use std::{future::IntoFuture as _, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use skerry_edge::{link::Signals, node};
+use skerry_edge::{link::Signals, node, transport::client::TcpDialer};
 use tokio::{
     net::TcpListener,
     time::{sleep, timeout},
@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::Config,
     dataset::{Datasets, Timing},
+    identity::Identity,
     link,
     metrics::Metrics,
     state::Effects,
-    store::{self, OutboxLimits, Store},
+    store::{self, OutboxLimits, Store, StoreError},
     worker_api::{self, Api},
 };
 
@@ -34,6 +35,11 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// A rustls provider has to be installed before.
 pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let identity = config.identity.clone();
+    let identity = identity.map(|settings| Identity::open(&config.node_name, &config.gm_address, settings));
+    let identity = identity
+        .transpose()
+        .context("the manager cannot know who this node is")?;
     let path = config.rootfs.join(store::PATH);
     let store = Store::open(&path, OutboxLimits::default())
         .await
@@ -46,7 +52,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         store = %path.display(), version = env!("CARGO_PKG_VERSION"), "the local controller runs"
     );
 
-    let ended = run_parts(config, &store, listener, shutdown).await;
+    let ended = run_parts(config, identity, &store, listener, shutdown).await;
     store.close().await;
     tracing::info!("the local controller has ended");
     ended
@@ -54,12 +60,14 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
 
 async fn run_parts(
     config: Config,
+    identity: Option<Identity>,
     store: &Store,
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let Config {
         gm_address,
+        identity: _,
         node_name,
         bind: _,
         rootfs,
@@ -70,13 +78,14 @@ async fn run_parts(
         ..Signals::new(CancellationToken::new())
     };
     let stop_link = signals.stop.clone().drop_guard();
-    let mut link = tokio::spawn(link::run(
-        node_name,
-        gm_address,
-        store.clone(),
-        metrics.clone(),
-        signals.clone(),
-    ));
+    let link = Link {
+        node: node_name,
+        manager: gm_address,
+        store: store.clone(),
+        metrics: metrics.clone(),
+        signals: signals.clone(),
+    };
+    let mut link = tokio::spawn(link.run(identity));
     let datasets = Datasets::new(store.clone(), rootfs, Timing::default(), metrics.clone());
     let effects = tokio::spawn(Effects::new(store.clone(), datasets).run());
     let stop_api = CancellationToken::new();
@@ -107,6 +116,38 @@ async fn run_parts(
         link.await?.context("the link cannot be run")?;
     }
     ended
+}
+
+/// What the link needs, of either kind.
+struct Link {
+    node: String,
+    manager: String,
+    store: Store,
+    metrics: Arc<Metrics>,
+    signals: Signals,
+}
+
+impl Link {
+    async fn run(self, identity: Option<Identity>) -> Result<(), StoreError> {
+        let Self {
+            node,
+            manager,
+            store,
+            metrics,
+            signals,
+        } = self;
+        let Some(mut identity) = identity else {
+            return link::run(node, TcpDialer::new(manager), store, metrics, signals).await;
+        };
+        let Some((dialer, told)) = identity.join(&signals).await else {
+            return Ok(());
+        };
+        let kept = identity.keep(signals.state.subscribe(), told);
+        tokio::select! {
+            linked = link::run(node, dialer, store, metrics, signals) => linked,
+            () = kept => Ok(()),
+        }
+    }
 }
 
 /// Waits until a manager that is connected has taken what is in the outbox: this node may not come back.

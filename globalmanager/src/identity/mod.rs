@@ -82,6 +82,9 @@ pub enum IdentityError {
     /// The node was turned away.
     #[error(transparent)]
     Revoked(#[from] Revoked),
+    /// The node is turned away until later.
+    #[error("node {node} was turned away until {before}: it can join after that", node = .0.node, before = .0.before)]
+    Until(Revoked),
     /// The listener cannot be set up.
     #[error("TLS cannot be served: {0}")]
     Tls(String),

@@ -97,8 +97,8 @@ impl Office {
         let tokens = Tokens::new(client, namespace);
         let revocations = nodes::revocations(client, namespace, &node).await?;
         tokens.redeem(&token, &node, request.key(), now, &revocations).await?;
-        // A revocation may lie ahead.
-        revocations.judge(&node, now).map_err(IdentityError::from)?;
+        // A revocation may lie ahead, and the certificate would be revoked as it is issued.
+        revocations.judge(&node, now).map_err(IdentityError::Until)?;
         self.note(&certificate).await;
         tracing::info!(node, token = token.id, "a node has joined");
         Ok(issued)
@@ -169,6 +169,7 @@ impl From<IdentityError> for Refusal {
         use skerry_edge::identity::AuthorityError;
         let status = match &error {
             IdentityError::Token(_) | IdentityError::Revoked(_) => StatusCode::FORBIDDEN,
+            IdentityError::Until(_) => StatusCode::SERVICE_UNAVAILABLE,
             IdentityError::Authority(AuthorityError::Name(_) | AuthorityError::Request(_)) => StatusCode::BAD_REQUEST,
             _ => {
                 // What is wrong here is not for strangers.
