@@ -9,6 +9,7 @@ mod bench;
 mod crds;
 mod demo;
 mod failure;
+mod nodes;
 mod plan;
 mod process;
 mod roles;
@@ -41,6 +42,8 @@ enum Command {
     Crds,
     /// Print what would be made of the resources in files, without any cluster
     Plan(plan::Args),
+    /// List the nodes that have joined over TLS; let one in, turn one away
+    Nodes(nodes::Args),
     /// Measure Skerry where it is to run
     #[cfg(target_os = "linux")]
     #[command(subcommand)]
@@ -70,6 +73,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Sandbox(args) => runtime()?.block_on(sandbox::run(args)),
         Command::Crds => crds::run(),
         Command::Plan(args) => plan::run(&args),
+        Command::Nodes(args) => runtime()?.block_on(nodes::run(args)),
         #[cfg(target_os = "linux")]
         Command::Bench(bench) => runtime()?.block_on(bench::run(bench)),
         Command::Role(role) => runtime()?.block_on(roles::run(role)),

@@ -72,6 +72,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         listen,
         kubeconfig,
         control_plane_only,
+        tls: true,
         ..Options::new("sandbox")
     };
     let Some(started) = stop.run_until_cancelled(Box::pin(Stack::start(options))).await else {

@@ -10,7 +10,8 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::core::v1::Node, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::{Node, Secret},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client,
@@ -18,6 +19,7 @@ use kube::{
     core::{DynamicObject, GroupVersionKind},
 };
 use serde_json::Value;
+use skerry_crds::names;
 use skerry_sandbox::cluster::{self, Image, Images, NodeSpec, Sandbox, SandboxNode, StartError};
 use tokio::time::{interval, timeout};
 
@@ -46,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Leave out the manager and the local controllers.
     pub(crate) control_plane_only: bool,
+    /// Whether nodes can join over TLS as well. The parts themselves are connected in plain, over loopback.
+    pub(crate) tls: bool,
     pub(crate) state: PathBuf,
 }
 
@@ -62,6 +66,7 @@ impl Options {
             listen: None,
             kubeconfig: None,
             control_plane_only: false,
+            tls: false,
             state: state_folder(name),
         }
     }
@@ -81,6 +86,8 @@ pub(crate) struct Stack {
     logs: PathBuf,
     /// Where the manager listens for nodes, and for whoever asks how it is.
     ports: (u16, u16),
+    /// Where it listens for nodes over TLS.
+    tls: Option<SocketAddr>,
     manager: Option<Process>,
     controllers: BTreeMap<String, Process>,
 }
@@ -113,6 +120,7 @@ impl Stack {
             listen,
             kubeconfig,
             control_plane_only: _,
+            tls,
             state,
         } = options;
         let logs = state.join("logs");
@@ -149,6 +157,10 @@ impl Stack {
             kubeconfig,
             logs,
             ports: (free_port()?, free_port()?),
+            tls: tls
+                .then(free_port)
+                .transpose()?
+                .map(|port| SocketAddr::from(([127, 0, 0, 1], port))),
             manager: None,
             controllers: BTreeMap::new(),
         })
@@ -173,7 +185,8 @@ impl Stack {
     pub(crate) fn start_manager(&mut self) -> Result<(), Failure> {
         let (nodes, admin) = (self.ports.0.to_string(), format!("127.0.0.1:{}", self.ports.1));
         let kubeconfig = self.kubeconfig.display().to_string();
-        let args = [
+        let tls = self.tls.map(|address| address.to_string());
+        let mut args = vec![
             "globalmanager",
             "--kubeconfig",
             &kubeconfig,
@@ -186,6 +199,7 @@ impl Stack {
             "--lease-namespace",
             "kube-system",
         ];
+        args.extend(tls.iter().flat_map(|address| ["--edge-tls-address", address]));
         self.manager = Some(Process::start(
             "globalmanager",
             &args,
@@ -274,8 +288,17 @@ impl Stack {
         let Some(counted) = scrape(manager).await else {
             return false;
         };
+        if self.tls.is_some() && !matches!(self.authority().await, Ok(Some(_))) {
+            return false;
+        }
         let sessions = u32::try_from(self.controllers.len()).ok().map(f64::from);
         (counted.total("skerry_edge_sessions"), counted.total("skerry_leader")) == (sessions, Some(1.0))
+    }
+
+    /// What nodes know the manager by over TLS, once it is there.
+    async fn authority(&self) -> kube::Result<Option<Secret>> {
+        let secrets: Api<Secret> = Api::namespaced(self.client(), "kube-system");
+        secrets.get_opt(names::identity::AUTHORITY).await
     }
 
     /// Applies a manifest of one or more documents, as `kubectl apply --server-side` does.

@@ -89,6 +89,7 @@ impl Documented {
         match words.as_slice() {
             ["skerry", "sandbox", args @ ..] => Some(How::Sandbox(args.iter().map(ToString::to_string).collect())),
             ["skerry" | "kubectl", ..] if words.contains(&"kubectl") => Some(How::Cluster),
+            ["skerry", "nodes", ..] => Some(How::Cluster),
             ["skerry", "crds" | "plan" | "--help" | "--version", ..] => Some(How::Binary),
             _ => None,
         }

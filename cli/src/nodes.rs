@@ -1,0 +1,193 @@
+//! `skerry nodes`: who has joined over the edge link, who may, and who may no more.
+
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use skerry_globalmanager::identity::{
+    IdentityError,
+    operator::{self, NodeRow},
+};
+
+use crate::failure::{Failure, print};
+
+/// Which cluster, and what to do about its nodes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Kubeconfig of somebody who may read and write Secrets and `EdgeNode`s in the manager's namespace
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
+    /// The manager's namespace
+    #[arg(short, long, default_value = "sedna", global = true)]
+    namespace: String,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print a token by which one node can join, once
+    JoinToken {
+        /// The node's name in Kubernetes
+        node: String,
+        /// For how long
+        #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = lifetime)]
+        expires: SignedDuration,
+    },
+    /// Turn a node away: end its session, and heed none of its certificates and join tokens any more
+    Revoke {
+        /// The node's name
+        node: String,
+    },
+}
+
+/// From a second to a month: a token is a password that lies about.
+fn lifetime(text: &str) -> Result<SignedDuration, String> {
+    let hint = "it is a time such as 30m or 24h, from one second to a month (720h)";
+    let duration: SignedDuration = text.parse().map_err(|_| hint.to_owned())?;
+    if (1..=30 * 24 * 3600).contains(&duration.as_secs()) {
+        Ok(duration)
+    } else {
+        Err(hint.to_owned())
+    }
+}
+
+/// Does it.
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    let Args {
+        command,
+        kubeconfig,
+        namespace,
+    } = args;
+    let client = connect(kubeconfig).await?;
+    match command {
+        None => {
+            let nodes = operator::list(&client, &namespace)
+                .await
+                .map_err(|error| failure(&error))?;
+            print(&table(&nodes))
+        }
+        Some(Command::JoinToken { node, expires }) => {
+            let token = operator::invite(&client, &namespace, &node, expires).await;
+            let token = token.map_err(|error| failure(&error))?;
+            print(&format!("{}\n", token.reveal()))
+        }
+        Some(Command::Revoke { node }) => {
+            let before = operator::revoke(&client, &namespace, &node).await;
+            let before = before.map_err(|error| failure(&error))?;
+            print(&format!("{node}: what it got before {before} is revoked\n"))
+        }
+    }
+}
+
+async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, Failure> {
+    let hint = "name a kubeconfig with --kubeconfig";
+    let config = match kubeconfig.filter(|file| !file.as_os_str().is_empty()) {
+        Some(file) => {
+            let read = Kubeconfig::read_from(&file).map_err(|error| {
+                Failure::new(
+                    format!("the kubeconfig {} cannot be read: {error}", file.display()),
+                    hint,
+                )
+            })?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await
+        }
+        None => Config::from_kubeconfig(&KubeConfigOptions::default()).await,
+    };
+    let config = config.map_err(|error| Failure::new(error, hint))?;
+    Client::try_from(config).map_err(|error| Failure::new(error, hint))
+}
+
+fn failure(error: &IdentityError) -> Failure {
+    let hint = match error {
+        IdentityError::Api {
+            source: kube::Error::Api(status),
+            ..
+        } => match status.code {
+            404 => {
+                "name the manager's namespace with --namespace; the manager needs --edge-tls-address, and the definitions of `skerry crds`"
+            }
+            403 => "ask for the right to read and write Secrets and EdgeNodes in the manager's namespace",
+            _ => "the API server's log says more",
+        },
+        IdentityError::Api { .. } => "see whether the kubeconfig's cluster can be reached",
+        IdentityError::Secret { .. } => {
+            "put back what was there; a manager makes the authority where the Secret is absent"
+        }
+        IdentityError::Authority(_) => "correct the name",
+        _ => "this is a defect: please report it",
+    };
+    Failure::new(error, hint)
+}
+
+fn table(nodes: &[NodeRow]) -> String {
+    let time = |time: Option<Timestamp>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
+    let mut rows = vec![["NAME", "CERTIFIED", "EXPIRES", "REVOKED BEFORE"].map(str::to_owned)];
+    rows.extend(nodes.iter().map(|node| {
+        let NodeRow {
+            name,
+            certificate,
+            revoked_before,
+        } = node;
+        [
+            name.clone(),
+            time(certificate.map(|(issued, _)| issued)),
+            time(certificate.map(|(_, expires)| expires)),
+            time(*revoked_before),
+        ]
+    }));
+    let widths: [usize; 4] = std::array::from_fn(|at| {
+        rows.iter()
+            .filter_map(|row| row.get(at))
+            .map(String::len)
+            .max()
+            .unwrap_or_default()
+    });
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_in_columns() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let nodes = [
+            NodeRow {
+                name: "edge-1".to_owned(),
+                certificate: Some((at("2026-01-01T00:00:00Z"), at("2026-04-01T00:00:00Z"))),
+                revoked_before: None,
+            },
+            NodeRow {
+                name: "edge-17".to_owned(),
+                certificate: None,
+                revoked_before: Some(at("2026-01-02T00:00:00Z")),
+            },
+        ];
+        let expected = "\
+NAME     CERTIFIED             EXPIRES               REVOKED BEFORE
+edge-1   2026-01-01T00:00:00Z  2026-04-01T00:00:00Z  -
+edge-17  -                     -                     2026-01-02T00:00:00Z
+";
+        assert_eq!(table(&nodes), expected);
+    }
+
+    #[test]
+    fn a_token_lasts_from_a_second_to_a_month() {
+        assert_eq!(lifetime("1h"), Ok(SignedDuration::from_hours(1)));
+        for wrong in ["", "1", "0s", "-1h", "721h", "soon"] {
+            assert!(lifetime(wrong).unwrap_err().contains("720h"), "{wrong}");
+        }
+    }
+}
