@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_issued_before_is_revoked_and_what_came_after_and_what_is_anothers_is_not() {
+    fn what_was_issued_before_is_revoked_and_what_came_after_or_is_of_another_is_not() {
         let mut revocations = Revocations::default();
         assert_eq!(revocations.judge("edge-1", at(1)), Ok(()));
         revocations.set("edge-1", Some(at(12)));

@@ -12,13 +12,14 @@ use crate::helm;
 const WITHOUT_CRDS: &str = "crds.install=false";
 
 /// Everything that is off by default, and another value for everything that is a text or a number.
-const EVERYTHING: [&str; 14] = [
+const EVERYTHING: [&str; 15] = [
     WITHOUT_CRDS,
     r#"imageRegistry="registry.example.org/""#,
     r#"imagePullSecrets=[{"name": "pull"}]"#,
     "rbac.ownerReferencesPermissionEnforcement=true",
     r#"logs={"format": "text", "level": "debug"}"#,
     r#"globalManager.service={"name": "gm", "type": "NodePort", "nodePort": 30900, "annotations": {"a": "b"}}"#,
+    r#"globalManager.edgeTls={"enabled": true, "certificateLifetime": "720h", "certificateGrace": "24h"}"#,
     r#"globalManager.networkPolicy={"nodesFrom": [{"ipBlock": {"cidr": "198.51.100.0/24"}}], "apiServerPorts": [6443]}"#,
     r#"globalManager.networkPolicy.metricsFrom=[{"namespaceSelector": {}}]"#,
     r#"globalManager.localControllerServer="http://$(NODE):9100""#,
@@ -86,7 +87,7 @@ fn the_definitions_are_those_of_crdgen_and_stay_when_the_release_goes() {
     let rendered = objects
         .iter()
         .filter(|object| object["kind"] == "CustomResourceDefinition");
-    assert_eq!((files, rendered.count()), (11, 11));
+    assert_eq!((files, rendered.count()), (12, 12));
 }
 
 /// Helm keeps each release in a Secret: what it rendered, and the chart's files in base64, compressed, in base64. A Secret
