@@ -14,6 +14,12 @@
 {{ .Values.globalManager.service.name | default (include "skerry.globalmanager" .) }}
 {{- end -}}
 
+{{/* Where nodes reach the manager. */}}
+{{- define "skerry.globalmanager.address" -}}
+{{- if .Values.globalManager.edgeTls.enabled }}wss://{{ end -}}
+{{ .Values.localController.managerAddress | default (printf "%s.%s:%v" (include "skerry.globalmanager.service" .) .Release.Namespace .Values.globalManager.service.port) }}
+{{- end -}}
+
 {{- define "skerry.globalmanager.account" -}}
 {{- if .Values.globalManager.serviceAccount.create -}}
 {{ .Values.globalManager.serviceAccount.name | default (include "skerry.globalmanager" .) }}

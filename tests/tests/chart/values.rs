@@ -12,6 +12,10 @@ use crate::helm;
 #[case("globalManager.replicas=\"two\"", "/globalManager/replicas")]
 #[case(r#"globalManager.image.pull="Always""#, "/globalManager/image")]
 #[case(r#"globalManager.image.pullPolicy="Sometimes""#, "/globalManager/image/pullPolicy")]
+#[case(
+    r#"globalManager.edgeTls.certificateGrace="long""#,
+    "/globalManager/edgeTls/certificateGrace"
+)]
 #[case(r#"globalManager.service.type="ExternalName""#, "/globalManager/service/type")]
 #[case(
     r#"globalManager.localControllerServer="localhost:9100""#,
