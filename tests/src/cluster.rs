@@ -358,23 +358,18 @@ async fn clean(admin: &Client) {
 /// Takes away all objects of a kind; those that were there.
 async fn clean_of(admin: &Client, (version, kind, plural): (&str, &str, &str)) -> Vec<String> {
     let api = api(admin, version, kind, plural);
-    let at_once = DeleteParams::background().grace_period(0);
+    let not_kubernetes_own = ListParams::default().fields(&format!("metadata.name!={KUBERNETES_OWN}"));
     // Of a kind that is not known there are none.
-    let listed = api.list_metadata(&ListParams::default()).await;
+    let listed = api.list_metadata(&not_kubernetes_own).await;
     let listed: Vec<_> = listed.into_iter().flatten().collect();
-    let mut names = vec![];
-    for object in listed {
-        let name = object.name_any();
-        if name == KUBERNETES_OWN {
-            continue;
-        }
-        if object.metadata.finalizers.is_some() {
-            let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-            let _ = api.patch(&name, &PatchParams::default(), &without).await;
-        }
+    for held in listed.iter().filter(|object| object.metadata.finalizers.is_some()) {
+        let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         // Gone meanwhile is as good.
-        let _ = api.delete(&name, &at_once).await;
-        names.push(name);
+        let _ = api.patch(&held.name_any(), &PatchParams::default(), &without).await;
     }
-    names
+    if !listed.is_empty() {
+        let at_once = DeleteParams::background().grace_period(0);
+        let _ = api.delete_collection(&at_once, &not_kubernetes_own).await;
+    }
+    listed.iter().map(ResourceExt::name_any).collect()
 }

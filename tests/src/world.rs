@@ -46,7 +46,7 @@ pub const USER: &str = "user";
 /// In virtual time: longer than anything that the cluster does by itself within a minute.
 pub const A_WHILE: Duration = Duration::from_secs(60);
 /// The control planes that are lent give nodes up within seconds.
-pub const BEAT: Duration = Duration::from_secs(1);
+pub const BEAT: Duration = Duration::from_secs(2);
 /// On a real control plane: what the manager does later than this (what failed again and again, it tries again later and
 /// later) is not waited for. A pod that failed is replaced after ten seconds.
 const SOON: Duration = Duration::from_secs(12);
