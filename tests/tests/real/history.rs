@@ -39,6 +39,9 @@ async fn what_happened_while_the_manager_was_cut_off_is_made_good_though_etcd_fo
     let visor = SERVICE.replace("name: helmet", "name: visor");
     cluster.kubectl.apply(&visor).await;
     cluster.api.compact().await;
+    // What an API server has in memory begins when it starts.
+    cluster.plane().command("kill the API server").await;
+    cluster.plane().command("restore").await;
     let mark = cluster.mark();
     cut.remove();
     cluster
