@@ -9,9 +9,10 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    thread,
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 use skerry_cluster::{
@@ -267,9 +268,30 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let (built, rest) = arguments.split_first().context("nothing was built")?;
     let built: Built = serde_json::from_str(built.to_str().context("what was built is text")?)?;
     let arguments = Arguments::parse_from(std::iter::once(&OsString::from("run")).chain(rest));
-    let (mut good, mut used) = (true, BTreeSet::new());
-    if !built.scenarios.is_empty() {
-        good &= run_scenarios(&built, &arguments, &mut used)?;
+    let mut skipped = built.skipped.clone();
+    let hosts = built.hosts.as_ref().filter(|hosts| match hosts.try_container() {
+        Ok(()) => true,
+        Err(error) => {
+            skipped.push(format!("{HOSTS}: {error:#}"));
+            false
+        }
+    });
+    // On the hosts much is waited for: a link that is cut for two minutes, say.
+    let (scenarios, tour) = thread::scope(|scope| {
+        let tour = scope.spawn(|| hosts.map_or_else(nothing, Equipment::tour));
+        let scenarios = if built.scenarios.is_empty() {
+            nothing()
+        } else {
+            run_scenarios(&built, &arguments)
+        };
+        let tour = tour.join().map_err(|_| anyhow!("the thread of the tour ended"))?;
+        Ok::<_, anyhow::Error>((scenarios?, tour?))
+    })?;
+    let (mut good, mut used) = scenarios;
+    good &= tour.0;
+    used.extend(tour.1);
+    if hosts.is_some() && arguments.is_everything() {
+        good &= all_are_used(&built.role, &used)?;
     }
     if let Some(contract) = &built.contract {
         good &= run_contract(&built.kubernetes, contract, &arguments)?;
@@ -277,19 +299,13 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     if let Some(scale) = &built.scale {
         scale.measure(&built.kubernetes)?;
     }
-    let mut skipped = built.skipped;
-    if let Some(hosts) = &built.hosts {
-        match hosts.try_container() {
-            Ok(()) => {
-                good &= hosts.tour(&mut used)?;
-                if arguments.is_everything() {
-                    good &= all_are_used(&built.role, &used)?;
-                }
-            }
-            Err(error) => skipped.push(format!("{HOSTS}: {error:#}")),
-        }
-    }
     Ok(end(good, &skipped))
+}
+
+/// What comes of a tier that does not run.
+#[expect(clippy::unnecessary_wraps, reason = "it stands in for tiers")]
+fn nothing() -> anyhow::Result<(bool, BTreeSet<Right>)> {
+    Ok((true, BTreeSet::new()))
 }
 
 /// Whether the manager has a use for all that the chart lets it do; says so where it has none.

@@ -88,9 +88,8 @@ impl Equipment {
         abilities::try_container(&self.pause, &Path::new(FOLDER).join("probe"))
     }
 
-    /// Starts the hosts and takes the tour of them; whether all of it held. Rights that the manager made use of are added to
-    /// `used`.
-    pub fn tour(&self, used: &mut BTreeSet<Right>) -> anyhow::Result<bool> {
+    /// Starts the hosts and takes the tour of them; whether all of it held, and of which rights the manager made use.
+    pub fn tour(&self) -> anyhow::Result<(bool, BTreeSet<Right>)> {
         let begun = Instant::now();
         let mut hosts = self.start()?;
         println!("two hosts ready in {} s", begun.elapsed().as_secs());
@@ -105,8 +104,7 @@ impl Equipment {
             println!("error: {error:#}");
         }
         drop(tour);
-        used.extend(hosts.plane.rights_used()?);
-        Ok(ended.is_ok())
+        Ok((ended.is_ok(), hosts.plane.rights_used()?))
     }
 
     fn start(&self) -> anyhow::Result<Hosts> {
