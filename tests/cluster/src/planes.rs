@@ -121,7 +121,7 @@ fn run_programs(
 /// The namespace of the scenarios.
 const NAMESPACE: &str = "scenario";
 
-/// The role of the manager and its binding, from the chart.
+/// The roles of the manager and their bindings, from the chart.
 pub fn role(workshop: &Workshop) -> anyhow::Result<String> {
     let mut helm = Command::new(workshop.helm()?);
     helm.args(["template", "skerry", "--kube-version", KUBERNETES])
@@ -131,6 +131,8 @@ pub fn role(workshop: &Workshop) -> anyhow::Result<String> {
         NAMESPACE,
         "--show-only",
         "templates/globalmanager/rbac.yaml",
+        "--set",
+        "globalManager.edgeTls.enabled=true",
     ]);
     output(&mut helm)
 }

@@ -9,6 +9,7 @@ mod deletion;
 mod edits;
 mod evictions;
 mod history;
+mod identity;
 mod outages;
 mod rights;
 mod users;

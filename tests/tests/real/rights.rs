@@ -28,8 +28,12 @@ async fn the_managers_account_may_do_what_the_chart_says_and_nothing_more() {
         (["annotate", "ji", "helmet", "a=b"].as_slice(), "cannot patch resource"),
         (&["delete", "fl", "surface"], "cannot delete resource"),
         (
-            &["create", "secret", "generic", "another"],
+            &["create", "secret", "generic", "another", "--namespace=default"],
             "cannot create resource \"secrets\"",
+        ),
+        (
+            &["delete", "secret", "skerry-edge-authority"],
+            "cannot delete resource \"secrets\"",
         ),
         // Of what is made for it, it has no more than it needs.
         (
