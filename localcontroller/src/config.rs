@@ -17,9 +17,6 @@ use crate::identity;
 /// Sedna's worker library looks for its local controller on this port.
 const DEFAULT_PORT: u16 = 9100;
 
-/// Where the node's key and certificate are, below the host's root.
-const IDENTITY: &str = "var/lib/skerry/identity";
-
 /// Where Sedna's chart mounts the host's root.
 const DEFAULT_ROOTFS: &str = "/rootfs";
 
@@ -153,7 +150,7 @@ impl Args {
         if !tls && token_file.is_some() {
             return Err(ConfigError::PlainToken(gm_address));
         }
-        let folder = given(identity_dir).map_or_else(|| rootfs.join(IDENTITY), PathBuf::from);
+        let folder = given(identity_dir).map_or_else(|| rootfs.join(identity::PATH), PathBuf::from);
         Ok(Config {
             gm_address,
             identity: tls.then_some(identity::Settings { folder, token_file }),
