@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use tokio::sync::watch;
 
-use crate::{engine::Engine, metrics::Metrics};
+use crate::{engine::Engine, hub::Hub, metrics::Metrics};
 
 /// What readiness is told from.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub struct Readiness {
     pub lease: String,
     /// Why it cannot be known who holds the Lease.
     pub trouble: watch::Receiver<Option<String>>,
+    /// Knows what is revoked, where nodes connect over TLS.
+    pub hub: Option<Hub>,
 }
 
 /// The admin routes.
@@ -27,10 +29,15 @@ pub fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
         .route("/metrics", get(counted).with_state(metrics))
 }
 
-/// Ready once every kind has been listed and it is known who holds the Lease; a standby is ready too, since it can take
+/// Ready once every kind has been listed, it is known who holds the Lease and, over TLS, which nodes were turned away; a standby is ready too, since it can take
 /// over at once.
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
-    let Readiness { engine, lease, trouble } = readiness;
+    let Readiness {
+        engine,
+        lease,
+        trouble,
+        hub,
+    } = readiness;
     let unlisted: Vec<_> = engine
         .missing()
         .iter()
@@ -41,7 +48,10 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
         .collect();
     let unlisted = (!unlisted.is_empty()).then(|| format!("not yet listed: {}\n", unlisted.join(", ")));
     let unheld = trouble.borrow().as_ref().map(|why| format!("{lease}: {why}\n"));
-    let missing: String = unlisted.into_iter().chain(unheld).collect();
+    let unproven = hub.is_some_and(|hub| !hub.knows_revocations());
+    let unproven =
+        unproven.then(|| "nodes over TLS: there is no authority, or EdgeNodes are not yet listed\n".to_owned());
+    let missing: String = unlisted.into_iter().chain(unheld).chain(unproven).collect();
     if missing.is_empty() {
         (StatusCode::OK, "ok\n".to_owned())
     } else {

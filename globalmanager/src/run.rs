@@ -47,6 +47,12 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         Some(tls) => Some((bind(&tls.address, "edgeTlsAddress").await?, tls.terms)),
         None => None,
     };
+    if tls_listener.is_some() && !edge_listener.local_addr()?.ip().is_loopback() {
+        tracing::warn!(
+            address = config.edge_address,
+            "nodes can connect in plain, too, under any name: set websocket.address to 127.0.0.1"
+        );
+    }
     let admin_listener = bind(&config.admin_address, "adminAddress").await?;
     let client = client::connect(&config, metrics.clone()).await?;
     let instance = instance();
@@ -86,6 +92,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
                 engine: engine.clone(),
                 lease,
                 trouble,
+                hub: tls_listener.is_some().then(|| hub.clone()),
             },
             metrics.clone(),
         ),

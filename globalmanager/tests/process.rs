@@ -47,10 +47,10 @@ impl World {
         std::fs::write(&kubeconfig, cluster.kubeconfig()).unwrap();
         let config = folder.path().join("config.yaml");
         let admin = free_address();
-        let (address, port) = (free_address(), free_address());
+        let (address, port, tls) = (free_address(), free_address(), free_address());
         let (address, port) = (address.split(':').next().unwrap(), port.split(':').nth(1).unwrap());
         let text = format!(
-            "websocket: {{address: {address}, port: {port}}}\nadminAddress: {admin}\nleaseNamespace: sedna\nlogFormat: json\n"
+            "websocket: {{address: {address}, port: {port}}}\nadminAddress: {admin}\nleaseNamespace: sedna\nlogFormat: json\nedgeTlsAddress: {tls}\n"
         );
         std::fs::write(&config, text).unwrap();
         let manager = Command::new(env!("CARGO_BIN_EXE_skerry-globalmanager"))
@@ -145,6 +145,7 @@ async fn it_says_what_it_lacks_counts_what_it_does_and_drains() {
     };
     let missing = world.until("/readyz", lacks).await;
     assert!(missing.contains("namespaces \"sedna\" not found"), "{missing}");
+    assert!(missing.contains("EdgeNodes are not yet listed"), "{missing}");
     world.furnish().await;
     world.until("/readyz", |answer| *answer == (200, "ok\n".into())).await;
 

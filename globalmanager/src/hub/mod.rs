@@ -157,6 +157,11 @@ impl Hub {
         self.shared.revocations.send_replace(Some(revocations));
     }
 
+    /// Whether it is known whose certificates are revoked.
+    pub fn knows_revocations(&self) -> bool {
+        self.shared.revocations.borrow().is_some()
+    }
+
     /// The routes that nodes connect to.
     pub fn router(&self) -> Router {
         let hub = self.clone();
