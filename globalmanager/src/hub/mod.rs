@@ -154,7 +154,12 @@ impl Hub {
     /// Sets whose certificates are revoked, and ends the sessions that were begun with one of those. Until this is known,
     /// nodes with certificates are sent away for a while.
     pub fn revoke(&self, revocations: Revocations) {
-        self.shared.revocations.send_replace(Some(revocations));
+        self.shared.revocations.send_if_modified(|known| {
+            // All sessions look, so not for each certificate that is noted.
+            let news = known.as_ref() != Some(&revocations);
+            *known = Some(revocations);
+            news
+        });
     }
 
     /// Whether it is known whose certificates are revoked.
