@@ -14,8 +14,8 @@ use tokio::{
     time::timeout,
 };
 
-/// The longest that any one command may take.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest that any one command may take: more than what commands say themselves.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A `kubectl` with a configuration, and with a home where nobody's caches and preferences are.
 pub struct Kubectl {
