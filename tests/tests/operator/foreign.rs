@@ -273,6 +273,10 @@ async fn a_name_that_no_service_can_begin_with_is_told() {
     let world = World::start().await;
     world.apply(&SERVICE.replace("name: helmet\n", "name: 3d\n")).await;
     let told = world.condition::<JointInferenceService>("3d", "Ready").await;
+    let likewise = "{apiVersion: v1, kind: Service, metadata: {name: 3d}, spec: {ports: [{port: 80}]}}";
+    if world.try_apply(likewise).await.is_ok() {
+        return assert_eq!(told, READY);
+    }
     let expected = "False ChildInvalid: Service 3d-cloud: ";
     assert!(
         told.starts_with(expected) && told.contains("start with an alphabetic"),
