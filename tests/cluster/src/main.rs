@@ -22,7 +22,7 @@ use skerry_cluster::{
     programs::{built, cargo},
     rights::{self, Right},
     scale::Scale,
-    table::{self, SECTIONS, Section},
+    table::{self, Run, SECTIONS, Section},
 };
 
 use planes::{role, run_contract, run_scenarios};
@@ -59,9 +59,13 @@ impl Arguments {
         self.filter.is_empty() && self.only.is_none() && self.test.is_none()
     }
 
-    /// Under which names results of a program are kept, if it is run as a whole.
-    fn keeps<'a>(&self, program: &'a str) -> Option<(&'a str, &'static str)> {
-        self.filter.is_empty().then(|| (program, self.kubernetes.name()))
+    /// A run of a program as these arguments ask.
+    fn run<'a>(&self, program: &'a str) -> Run<'a> {
+        Run {
+            program,
+            place: self.kubernetes.name(),
+            whole: self.filter.is_empty(),
+        }
     }
 }
 
@@ -258,7 +262,12 @@ fn write_table() -> anyhow::Result<ExitCode> {
         run.current_dir(skerry_dist::root().join("tests"))
             .env_remove("SKERRY_CONTROL_PLANES")
             .env("SKERRY_REQUIRE_KUBECTL", "1");
-        table::run(&mut run, Some((section.program, table::SANDBOX)))?;
+        let kept = Run {
+            program: section.program,
+            place: table::SANDBOX,
+            whole: true,
+        };
+        table::run(&mut run, &kept)?;
     }
     table::write(names)?;
     Ok(ExitCode::SUCCESS)

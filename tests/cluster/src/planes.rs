@@ -109,7 +109,7 @@ fn run_programs(
             run
         };
         // Those that live many lives have several planes at once, and the others wait for theirs.
-        good &= table::run_with_second_chance(run, 2 * planes.len(), arguments.keeps(name))?;
+        good &= table::run_with_second_chance(run, 2 * planes.len(), &arguments.run(name))?;
         println!("{name}: {} s", begun.elapsed().as_secs());
         for plane in planes {
             plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
@@ -170,7 +170,7 @@ pub fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -
     let mut run = Command::new(contract);
     run.args(&arguments.filter)
         .env("SKERRY_CONTROL_PLANES", lend("contract", std::slice::from_ref(&plane))?);
-    let good = table::run(&mut run, arguments.keeps("contract"))?;
+    let good = table::run(&mut run, &arguments.run("contract"))?;
     plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
     Ok(good)
 }

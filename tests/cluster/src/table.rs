@@ -1,7 +1,7 @@
 //! The page of all scenarios: which there are, and where each of them held.
 //!
-//! Whole runs leave their results in `target/cluster/`, a file for each program and each place where it ran. The page is
-//! made of these alone: where one is missing or tells of a failure, there is no page. A test of each program then sees to
+//! Runs leave their results in `target/cluster/`, a file for each program and each place where it ran. The page is made of
+//! these alone: where one is missing or tells of a failure, there is no page. A test of each program then sees to
 //! it that the page names what there is.
 
 use std::{
@@ -148,11 +148,9 @@ pub struct Shown {
 }
 
 /// Runs a test program, passes on what it says, and keeps the results; whether all held.
-pub fn run(program: &mut Command, keep: Option<(&str, &str)>) -> anyhow::Result<bool> {
+pub fn run(program: &mut Command, run: &Run) -> anyhow::Result<bool> {
     let (good, shown) = run_once(program)?;
-    if let Some((program, place)) = keep {
-        self::keep(program, place, &shown)?;
-    }
+    run.keep(shown)?;
     Ok(good)
 }
 
@@ -161,11 +159,7 @@ const FEW: usize = 4;
 
 /// The same, where a few that failed are run again, alone, and have to hold then. `program` makes the command that runs so
 /// many at once.
-pub fn run_with_second_chance(
-    program: impl Fn(usize) -> Command,
-    at_once: usize,
-    keep: Option<(&str, &str)>,
-) -> anyhow::Result<bool> {
+pub fn run_with_second_chance(program: impl Fn(usize) -> Command, at_once: usize, run: &Run) -> anyhow::Result<bool> {
     let (mut good, mut shown) = run_once(&mut program(at_once))?;
     let mut failed: Vec<_> = shown.iter_mut().filter(|shown| !shown.ok).collect();
     if (1..=FEW).contains(&failed.len()) {
@@ -181,9 +175,7 @@ pub fn run_with_second_chance(
                 .for_each(|shown| shown.ok = true);
         }
     }
-    if let Some((program, place)) = keep {
-        self::keep(program, place, &shown)?;
-    }
+    run.keep(shown)?;
     Ok(good)
 }
 
@@ -211,11 +203,35 @@ fn told(line: &str) -> Option<Shown> {
     Some(Shown { name, ok })
 }
 
-/// Keeps the results of a whole run: a list of what can be read as [`Shown`].
-pub fn keep(program: &str, place: &str, shown: &[impl Serialize]) -> anyhow::Result<()> {
-    let file = kept(program, place);
-    fs::create_dir_all(file.parent().context("results have a folder")?)?;
-    fs::write(&file, serde_json::to_vec_pretty(shown)?).with_context(|| file.display().to_string())
+/// What was run, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The test program, or the tour.
+    pub program: &'a str,
+    /// The sandbox, or which Kubernetes.
+    pub place: &'a str,
+    /// Whether all of it ran. Otherwise what is known of the rest stays.
+    pub whole: bool,
+}
+
+impl Run<'_> {
+    /// Keeps its results.
+    pub fn keep(&self, shown: Vec<Shown>) -> anyhow::Result<()> {
+        let file = kept(self.program, self.place);
+        let mut all = if self.whole { vec![] } else { read(&file)? };
+        all.retain(|known: &Shown| shown.iter().all(|shown| shown.name != known.name));
+        all.extend(shown);
+        fs::create_dir_all(file.parent().context("results have a folder")?)?;
+        fs::write(&file, serde_json::to_vec_pretty(&all)?).with_context(|| file.display().to_string())
+    }
+}
+
+/// Kept results; none where none were kept.
+fn read(file: &Path) -> anyhow::Result<Vec<Shown>> {
+    if !file.exists() {
+        return Ok(vec![]);
+    }
+    serde_json::from_slice(&fs::read(file)?).with_context(|| file.display().to_string())
 }
 
 fn kept(program: &str, place: &str) -> PathBuf {
@@ -225,12 +241,8 @@ fn kept(program: &str, place: &str) -> PathBuf {
 fn results(program: &str) -> anyhow::Result<Results> {
     let mut results = Results::new();
     for place in PLACES {
-        let file = kept(program, place);
-        if file.exists() {
-            let shown: Vec<Shown> =
-                serde_json::from_slice(&fs::read(&file)?).with_context(|| file.display().to_string())?;
-            results.insert(place, shown.into_iter().map(|shown| (shown.name, shown.ok)).collect());
-        }
+        let shown = read(&kept(program, place))?;
+        results.insert(place, shown.into_iter().map(|shown| (shown.name, shown.ok)).collect());
     }
     Ok(results)
 }

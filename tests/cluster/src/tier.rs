@@ -24,7 +24,7 @@ use skerry_cluster::{
     programs::cargo,
     real::{self, Shown, Tour},
     rights::Right,
-    table,
+    table::{self, Run},
 };
 
 /// To start hosts in an enclosure and to do nothing with them, as the first argument.
@@ -98,8 +98,20 @@ impl Equipment {
         let mut tour = Tour::new(&mut hosts, &self.helm, &root, &folder())?;
         let ended = tour.run();
         println!("tour: {} s", begun.elapsed().as_secs());
-        let shown: Vec<_> = self.shown.iter().chain(tour.shown()).collect();
-        table::keep(table::HOSTS, "1.34", &shown)?;
+        let shown = self
+            .shown
+            .iter()
+            .chain(tour.shown())
+            .map(|Shown { name, ok, .. }| table::Shown {
+                name: name.clone(),
+                ok: *ok,
+            });
+        let kept = Run {
+            program: table::HOSTS,
+            place: "1.34",
+            whole: true,
+        };
+        kept.keep(shown.collect())?;
         if let Err(error) = &ended {
             println!("error: {error:#}");
         }
