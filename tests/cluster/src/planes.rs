@@ -80,6 +80,17 @@ pub fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<(bo
     Ok((good, used))
 }
 
+/// As many control planes as two cores keep busy, or as the memory suffices for.
+pub fn affordable() -> u16 {
+    const MOST: u16 = 8;
+    const KIB_EACH: u64 = 2 << 20;
+    let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = available.and_then(|told| told.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    let room = kib.map_or(MOST, |kib| u16::try_from(kib / KIB_EACH).unwrap_or(MOST));
+    room.clamp(1, MOST)
+}
+
 /// How many control planes the programs after the first have to themselves.
 const OF_OTHERS: usize = 2;
 
