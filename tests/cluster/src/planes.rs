@@ -110,6 +110,7 @@ fn run_programs(
         let run = |at_once: usize| {
             let mut run = Command::new(program);
             run.args(&arguments.filter)
+                .args(["--skip", table::CHECK])
                 .args(section.sandbox_only.iter().flat_map(|name| ["--skip", name]))
                 .arg(format!("--test-threads={at_once}"))
                 // Those that run nowhere else are ignored elsewhere.

@@ -145,3 +145,11 @@ pub fn linger(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 fn folder() -> PathBuf {
     Path::new(FOLDER).join("hosts")
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_of_scenarios_names_each_of_these() {
+        skerry_cluster::table::names_all(skerry_cluster::table::HOSTS, &super::scenarios()).unwrap();
+    }
+}

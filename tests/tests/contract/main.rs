@@ -28,6 +28,7 @@ use std::{env, process::ExitCode, time::Instant};
 use allowed::Allowances;
 use futures::StreamExt;
 use server::Pair;
+use skerry_cluster::table;
 
 /// How many cases are under way at once.
 const AT_ONCE: usize = 8;
@@ -62,6 +63,7 @@ fn tell(name: &str, holds: bool) {
 
 async fn run(filter: Option<&str>) -> bool {
     let Some(pair) = Box::pin(Pair::start()).await else {
+        table::names_all("contract", &names()).expect("the page of scenarios names each case");
         println!("skipped: {}", skerry_tests::tools::NO_CONTROL_PLANE);
         return true;
     };

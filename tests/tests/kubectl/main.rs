@@ -12,3 +12,8 @@ mod deletion;
 mod pods;
 mod reading;
 mod refusals;
+
+#[test]
+fn the_page_of_scenarios_names_each_of_these() {
+    skerry_cluster::table::names_all_of_this_program("kubectl").unwrap();
+}

@@ -75,3 +75,8 @@ fn name(object: &Value) -> &str {
 fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
+
+#[test]
+fn the_page_of_scenarios_names_each_of_these() {
+    skerry_cluster::table::names_all_of_this_program("operator").unwrap();
+}

@@ -157,3 +157,8 @@ fn finalizers(object: &Value) -> Vec<&str> {
 fn is_deleted(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
+
+#[test]
+fn the_page_of_scenarios_names_each_of_these() {
+    skerry_cluster::table::names_all_of_this_program("real").unwrap();
+}
