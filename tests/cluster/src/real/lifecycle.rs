@@ -1,6 +1,6 @@
 //! Upgrade, rollback, uninstall and what comes after, with workers that run on through all of it.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -10,6 +10,10 @@ use super::{
     kubernetes::{array, copy, text},
     pages::INSTALLING,
 };
+use crate::process::until;
+
+/// How long the last pod may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The definition that the newer chart changes, and the column that it adds.
 const DEFINITION: &str = "jointinferenceservices.sedna.io";
@@ -80,8 +84,12 @@ pub fn uninstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         tour.kubectl(&["get", "crds", "--output", "name"])? == definitions,
         "definitions are gone"
     );
-    let left = tour.kubectl(&["get", "all", "--namespace", SEDNA, "--output", "name"])?;
-    ensure!(left.is_empty(), "the chart leaves {left}");
+    // Of a rollback, a pod may still be about to end.
+    until(PATIENCE, || {
+        let left = tour.kubectl(&["get", "all", "--namespace", SEDNA, "--output", "name"])?;
+        Ok(left.is_empty().then_some(()))
+    })
+    .context("waiting until nothing of the chart is left")?;
     tour.nothing_was_restarted()
 }
 
