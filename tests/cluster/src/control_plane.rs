@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
@@ -11,6 +12,7 @@ use std::{
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::{
     pki::{Pair, Pki},
@@ -97,14 +99,36 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one, and waits until the API server is ready.
+    /// Starts one, and waits until the API server is ready and the garbage collector works.
     pub fn start(site: Site) -> anyhow::Result<Self> {
         let mut started = Self::start_alone(site)?;
         if let Some(known) = started.site.known.clone() {
             started.kubectl(&["apply", "--server-side", "-f", &known.display().to_string()])?;
         }
         started.others = vec![started.controllers()?, started.scheduler()?];
+        started.wait_for_collector()?;
         Ok(started)
+    }
+
+    /// The garbage collector begins when it knows all kinds; on a busy machine that takes longer than scenarios wait.
+    fn wait_for_collector(&mut self) -> anyhow::Result<()> {
+        const ORPHAN: &str = "left-behind";
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"});
+        let orphan = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": ORPHAN, "namespace": "default", "ownerReferences": [owner]},
+        });
+        let file = self.site.folder.join("left-behind.json");
+        fs::write(&file, orphan.to_string())?;
+        let file = file.display().to_string();
+        // The namespace comes soon after the API server.
+        until(PATIENCE, || Ok(self.kubectl(&["create", "-f", &file]).ok())).context("waiting for a namespace")?;
+        until(PATIENCE, || {
+            let left = self.kubectl(&["get", "configmap", ORPHAN, "--ignore-not-found", "--output", "name"])?;
+            Ok(left.is_empty().then_some(()))
+        })
+        .context("waiting for the garbage collector")
     }
 
     /// The same without controllers and scheduler: nobody but its clients writes.
