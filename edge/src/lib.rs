@@ -19,6 +19,7 @@
 //! | [`transport`] | how frames get across | sockets |
 //! | [`link`] | carries out what a node's session says | sockets |
 //! | [`limits`] | every bound, with its reason | none |
+//! | [`seldom`] | log lines that strangers can cause | none |
 
 pub mod cloud;
 pub mod digest;
@@ -31,6 +32,7 @@ pub mod node;
 pub mod object;
 pub mod position;
 pub mod report;
+pub mod seldom;
 mod tagged;
 pub mod transport;
 

@@ -113,5 +113,12 @@ pub const SOUND_SESSION: Duration = Duration::from_secs(30);
 /// The longest that a manager can ask a node to stay away.
 pub const MAX_RECONNECT_AFTER: Duration = Duration::from_secs(600);
 
+/// Characters that we repeat of what a peer has said and that is not what it should be: enough to know it again, and an
+/// answer stays small, whatever was said.
+pub const QUOTED: usize = 64;
+
+/// Characters that we log of a sentence that a peer has sent.
+pub const HINT: usize = 512;
+
 /// Bytes of a node's, boot's or version's name in a hello.
 pub const MAX_NAME: usize = 253;

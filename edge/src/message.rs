@@ -286,8 +286,9 @@ impl Upstream {
     pub fn decode(text: &str) -> Result<Received<Self>, MessageError> {
         decode(text, limits::MAX_UPSTREAM, |message: &Self| match message {
             Self::Rows { rows, .. } => rows.iter().try_for_each(|row| row.key.check()),
-            Self::Report { report, .. } => report.key.check(),
-            Self::Hello(_) | Self::Ack { .. } | Self::Gap { .. } | Self::Refused { .. } => Ok(()),
+            // What a report is about is judged with whether the node may report on it: one that is refused must not end
+            // the session, since the node would send it again with the next.
+            Self::Report { .. } | Self::Hello(_) | Self::Ack { .. } | Self::Gap { .. } | Self::Refused { .. } => Ok(()),
         })
     }
 }

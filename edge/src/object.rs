@@ -9,6 +9,7 @@ use serde_json::{Value, value::RawValue};
 use thiserror::Error;
 
 use crate::hash::{ContentHash, canonical};
+use crate::limits;
 
 /// Names an object on a node: the resource that it is the copy of.
 ///
@@ -67,7 +68,7 @@ impl KeyError {
     pub(crate) fn new(field: &'static str, value: &str) -> Self {
         Self {
             field,
-            value: value.chars().take(64).collect(),
+            value: value.chars().take(limits::QUOTED).collect(),
         }
     }
 }

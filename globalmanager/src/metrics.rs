@@ -228,7 +228,6 @@ impl Collector for HubCounts {
                 "Connections that were upgraded",
                 counted.connections,
             ),
-            ("edge_refused", "Connections that were refused", counted.refused),
             ("edge_acks", "Changes that nodes have acknowledged", counted.acked),
             (
                 "edge_reports_accepted",
@@ -264,6 +263,29 @@ impl Collector for HubCounts {
         for (name, help, value) in counters {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(value).encode(metric)?;
+        }
+        let by_reason = [
+            (
+                "edge_refused",
+                "Connections that became no session, by why",
+                counted.refused,
+            ),
+            (
+                "edge_ended",
+                "Sessions that are over, by what ended them",
+                counted.ended,
+            ),
+            (
+                "edge_reports_denied",
+                "Reports that their node may not make, by why",
+                counted.reports_denied,
+            ),
+        ];
+        for (name, help, values) in by_reason {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (reason, value) in values {
+                ConstCounter::new(value).encode(metric.encode_family(&[("reason", reason)])?)?;
+            }
         }
         Ok(())
     }

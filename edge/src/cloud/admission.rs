@@ -54,6 +54,18 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// One word, for metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Name(_) => "no_name",
+            Self::Identity { .. } => "other_name",
+            Self::TooLong(_) => "violation",
+            Self::Protocol(_) => "protocol",
+            Self::Fenced(Fenced::OtherCluster { .. }) => "other_cluster",
+            Self::Fenced(Fenced::Deposed { .. }) => "deposed",
+        }
+    }
+
     /// The frame that says so.
     pub fn frame(&self) -> Downstream {
         let reason = match self {
@@ -82,7 +94,7 @@ impl Server {
             holds: _,
         } = hello;
         if !is_dns_name(node) {
-            return Err(Refusal::Name(node.chars().take(64).collect()));
+            return Err(Refusal::Name(node.chars().take(limits::QUOTED).collect()));
         }
         if let Some(proven) = peer.identity.as_ref().filter(|proven| proven.node != *node) {
             return Err(Refusal::Identity {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Denial;
 use crate::{
     message::{Downstream, MessageError, Received, Upstream},
     object::ItemKey,
@@ -33,11 +34,15 @@ pub enum Output {
     Ping,
     /// Close the connection; the session is over.
     Close {
+        /// What ended it.
+        end: End,
         /// Why, for the log.
         cause: String,
     },
     /// Carry this report out, then tell [`super::Node::finish_report`] what became of it.
     Report(Report),
+    /// A report was refused, and the node is told so: to be counted and logged.
+    Denied(Denial),
     /// The node has stored changes: to be counted.
     Acked {
         /// How many.
@@ -53,4 +58,35 @@ pub enum Output {
     /// The node holds these in excess, and they may not be deleted yet; whoever learns that one may calls
     /// [`super::NodeObjects::remove`].
     Strays(Vec<ItemKey>),
+}
+
+/// What ended a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Another session of the node.
+    Replaced,
+    /// The manager stops, or sheds load: the node is to dial again after so long.
+    Restarting(Duration),
+    /// The node broke the protocol or a limit of it.
+    Violation,
+    /// The node's store does not follow.
+    Behind,
+    /// Nothing was heard any more: nobody is there to be told.
+    Silent,
+    /// The node does not listen to this manager.
+    RefusedByNode,
+}
+
+impl End {
+    /// One word, for metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Replaced => "replaced",
+            Self::Restarting(_) => "restarting",
+            Self::Violation => "violation",
+            Self::Behind => "behind",
+            Self::Silent => "silent",
+            Self::RefusedByNode => "refused_by_node",
+        }
+    }
 }

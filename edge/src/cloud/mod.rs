@@ -2,6 +2,7 @@
 //! machine of a connection.
 
 mod admission;
+mod denial;
 mod digesting;
 mod event;
 mod objects;
@@ -10,7 +11,8 @@ mod session;
 mod window;
 
 pub use admission::{Peer, Refusal, Server};
-pub use event::{Input, Output};
+pub use denial::Denial;
+pub use event::{End, Input, Output};
 pub use objects::{Counts, NodeObjects};
 pub use reports::Verdict;
 pub use session::Session;

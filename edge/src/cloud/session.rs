@@ -11,10 +11,10 @@
 use std::time::Duration;
 
 use super::{
-    Node,
+    Denial, Node,
     admission::{Peer, Server},
     digesting::Answer,
-    event::{Input, Output},
+    event::{End, Input, Output},
     reports::{Taken, Verdict},
     window::Window,
 };
@@ -44,50 +44,48 @@ enum Stage {
     Closed,
 }
 
-/// Why a connection is given up, and what the node is told.
+/// Why a connection is given up.
 struct Closing {
-    tell: Tell,
+    end: End,
     cause: String,
 }
 
-enum Tell {
-    Nothing,
-    Replaced,
-    Restarting(Duration),
-    Refused(RefusedReason),
-}
-
 impl Closing {
-    fn new(tell: Tell, cause: impl Into<String>) -> Self {
+    fn new(end: End, cause: impl Into<String>) -> Self {
         Self {
-            tell,
+            end,
             cause: cause.into(),
         }
     }
 
     fn violation(cause: impl Into<String>) -> Self {
-        Self::new(Tell::Refused(RefusedReason::Violation), cause)
+        Self::new(End::Violation, cause)
     }
 
     fn behind(cause: impl Into<String>) -> Self {
-        Self::new(Tell::Refused(RefusedReason::Behind), cause)
+        Self::new(End::Behind, cause)
     }
 
     /// The last frames of the connection.
     fn outputs(self) -> impl Iterator<Item = Output> {
-        let Self { tell, cause } = self;
-        let frame = match tell {
-            Tell::Nothing => None,
-            Tell::Replaced => Some(Downstream::Replaced {}),
-            Tell::Restarting(after) => Some(Downstream::Restarting {
+        let Self { end, cause } = self;
+        let refused = |reason| Downstream::Refused {
+            reason,
+            hint: cause.clone(),
+        };
+        let frame = match end {
+            End::Silent | End::RefusedByNode => None,
+            End::Replaced => Some(Downstream::Replaced {}),
+            End::Restarting(after) => Some(Downstream::Restarting {
                 reconnect_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
             }),
-            Tell::Refused(reason) => Some(Downstream::Refused {
-                reason,
-                hint: cause.clone(),
-            }),
+            End::Violation => Some(refused(RefusedReason::Violation)),
+            End::Behind => Some(refused(RefusedReason::Behind)),
         };
-        frame.map(Output::Send).into_iter().chain([Output::Close { cause }])
+        frame
+            .map(Output::Send)
+            .into_iter()
+            .chain([Output::Close { end, cause }])
     }
 }
 
@@ -196,7 +194,7 @@ impl Session {
                 Ok(())
             }
             Input::Drain { reconnect_after } => {
-                Err(Closing::new(Tell::Restarting(reconnect_after), "the manager drains"))
+                Err(Closing::new(End::Restarting(reconnect_after), "the manager drains"))
             }
         });
         match went {
@@ -212,7 +210,7 @@ impl Session {
     /// Whether this session still is the node's, and what is known of the node still what this session found out.
     fn stands(&self, node: &Node) -> Result<(), Closing> {
         if node.session != Some(self.number) {
-            return Err(Closing::new(Tell::Replaced, "another session of this node has begun"));
+            return Err(Closing::new(End::Replaced, "another session of this node has begun"));
         }
         let known = match &self.stage {
             Stage::Digesting { .. } => node.objects.is_digesting(),
@@ -232,7 +230,7 @@ impl Session {
 
     fn tick(&mut self, now: Duration, out: &mut Vec<Output>) -> Result<(), Closing> {
         if now >= self.heard + limits::IDLE {
-            return Err(Closing::new(Tell::Nothing, "the node has fallen silent"));
+            return Err(Closing::new(End::Silent, "the node has fallen silent"));
         }
         match &self.stage {
             Stage::Digesting { until, .. } if now >= *until => {
@@ -307,7 +305,8 @@ impl Session {
                 out.push(Output::Send(Downstream::ReportResult { seq, result }));
             }
             (Upstream::Refused { reason: _, hint }, _) => {
-                return Err(Closing::new(Tell::Nothing, format!("the node refused: {hint}")));
+                let hint: String = hint.chars().take(limits::HINT).collect();
+                return Err(Closing::new(End::RefusedByNode, format!("the node refused: {hint}")));
             }
             (message, _) => {
                 return Err(Closing::violation(format!(
@@ -344,19 +343,17 @@ impl Session {
 
 fn take_report(report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result<(), Closing> {
     let seq = report.seq;
-    let refusal = match &report.payload {
-        ReportPayload::Unknown { variant } => Some(format!("this manager does not know reports of form {variant}")),
-        _ if !node.objects.may_report(&report.key, &report.uid) => Some(format!(
-            "{} with uid {} is not placed on this node",
-            report.key, report.uid
-        )),
-        _ => None,
+    let allowed = match &report.payload {
+        ReportPayload::Unknown { variant } => Err(Denial::form(variant)),
+        _ => node.objects.may_report(&report.key, &report.uid),
     };
-    if let Some(reason) = refusal {
-        out.push(Output::Send(Downstream::ReportResult {
-            seq,
-            result: ReportResult::Refused { reason },
-        }));
+    if let Err(denial) = allowed {
+        // Nothing is kept of it: should it come again, it is judged again.
+        let result = ReportResult::Refused {
+            reason: denial.to_string(),
+        };
+        out.push(Output::Denied(denial));
+        out.push(Output::Send(Downstream::ReportResult { seq, result }));
         return Ok(());
     }
     match node.reports.take(seq) {

@@ -158,7 +158,7 @@ impl Manager {
                     let boot = self.sessions[&number].boot().to_owned();
                     self.reports.push((boot, report));
                 }
-                Output::Ping | Output::Acked { .. } | Output::Gap { .. } | Output::Strays(_) => {}
+                Output::Ping | Output::Denied(_) | Output::Acked { .. } | Output::Gap { .. } | Output::Strays(_) => {}
             }
         }
         effects

@@ -1,6 +1,7 @@
 //! One connection of a node: carries out what its session says.
 
 use std::{
+    fmt,
     future::pending,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
@@ -8,7 +9,7 @@ use std::{
 
 use skerry_edge::{
     Downstream, Upstream,
-    cloud::{Input, Output, Peer, Session},
+    cloud::{End, Input, Output, Peer, Session},
     identity::{NodeCertificate, Revocations, Revoked},
     limits,
     message::{Hello, Received, RefusedReason},
@@ -33,7 +34,7 @@ pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
     let mut standing = Standing::new(&hub, &peer);
     let farewell = match (present, standing.judge()) {
         (_, Judgement::Revoked(revoked)) => {
-            hub.shared.counters.refused.fetch_add(1, Relaxed);
+            hub.refused("revoked", &peer, &revoked);
             Some(turned_away(&revoked))
         }
         (None, _) | (_, Judgement::Unknown) => Some(Downstream::Restarting {
@@ -47,9 +48,9 @@ pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
                 connection.end();
                 farewell
             }
-            Err(refused) => {
-                hub.shared.counters.refused.fetch_add(1, Relaxed);
-                refused
+            Err((word, cause, farewell)) => {
+                hub.refused(word, &peer, &cause);
+                farewell
             }
         },
     };
@@ -59,38 +60,36 @@ pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
     socket.close().await;
 }
 
-/// Awaits the hello and checks it; what to answer otherwise.
-async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<Hello, Option<Downstream>> {
+/// Why a connection becomes no session: a word for metrics, a sentence for the log, and what the node is told.
+type NoHello = (&'static str, String, Option<Downstream>);
+
+/// Awaits the hello and checks it.
+async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<Hello, NoHello> {
     let first = async {
         loop {
             match socket.next().await {
                 Ok(Event::Heard) => {}
-                Ok(Event::Frame(frame)) => return Some(frame),
-                Err(_) => return None,
+                Ok(Event::Frame(frame)) => return Ok(frame),
+                Err(ended) => return Err(ended),
             }
         }
     };
-    let violation = |hint: String| {
-        Some(Downstream::Refused {
-            reason: RefusedReason::Violation,
-            hint,
-        })
+    let violation = |word, hint: String| {
+        let reason = RefusedReason::Violation;
+        (word, hint.clone(), Some(Downstream::Refused { reason, hint }))
     };
     match timeout(limits::FIRST_MESSAGE, first).await {
-        Ok(Some(Ok(Received::Message(Upstream::Hello(hello))))) => match term.server.check(peer, &hello) {
+        Ok(Ok(Ok(Received::Message(Upstream::Hello(hello))))) => match term.server.check(peer, &hello) {
             Ok(()) => Ok(hello),
-            Err(refusal) => {
-                tracing::warn!(node = hello.node, %refusal, "a node was refused");
-                Err(Some(refusal.frame()))
-            }
+            Err(refusal) => Err((refusal.word(), refusal.to_string(), Some(refusal.frame()))),
         },
-        Ok(Some(Err(error))) => Err(violation(error.to_string())),
-        Ok(Some(Ok(_))) => Err(violation("a session begins with a hello".to_owned())),
-        Ok(None) => Err(None),
-        Err(_) => Err(violation(format!(
-            "no hello within {} s",
-            limits::FIRST_MESSAGE.as_secs()
-        ))),
+        Ok(Ok(Err(error))) => Err(violation("violation", error.to_string())),
+        Ok(Ok(Ok(_))) => Err(violation("violation", "a session begins with a hello".to_owned())),
+        Ok(Err(ended)) => Err(("no_hello", ended.to_string(), None)),
+        Err(_) => {
+            let hint = format!("no hello within {} s", limits::FIRST_MESSAGE.as_secs());
+            Err(violation("no_hello", hint))
+        }
     }
 }
 
@@ -202,6 +201,7 @@ impl Connection {
                 // socket, which may be ready for long, has its turn.
                 biased;
                 revoked = standing.lost() => {
+                    self.hub.shared.counters.ended.count("revoked");
                     tracing::warn!(%revoked, "a session was ended");
                     return Some(turned_away(&revoked));
                 }
@@ -212,6 +212,7 @@ impl Connection {
                     Ok(Event::Frame(frame)) => Input::Frame(frame),
                     Ok(Event::Heard) => Input::Heard,
                     Err(ended) => {
+                        self.hub.shared.counters.ended.count("disconnected");
                         tracing::info!(node = %self.node, %ended, "a node has disconnected");
                         return None;
                     }
@@ -239,12 +240,25 @@ impl Connection {
     }
 
     fn carry_out(&mut self, outputs: Vec<Output>, socket: &mut ManagerSocket) {
-        let (node, counters) = (&self.node, &self.hub.shared.counters);
+        let (node, counters, lines) = (&self.node, &self.hub.shared.counters, &self.hub.shared.lines);
         for output in outputs {
             match output {
                 Output::Send(frame) => socket.send(frame),
                 Output::Ping => socket.ping(),
-                Output::Close { cause } => tracing::info!(%node, cause, "a session was ended"),
+                Output::Close { end, cause } => {
+                    counters.ended.count(end.word());
+                    if let (End::Violation, Some(left_out)) = (end, lines.ended.line()) {
+                        tracing::warn!(%node, cause, left_out, "a node broke the protocol: its session was ended");
+                    } else {
+                        tracing::info!(%node, cause, "a session was ended");
+                    }
+                }
+                Output::Denied(denial) => {
+                    counters.reports_denied.count(denial.word());
+                    if let Some(left_out) = lines.denied.line() {
+                        tracing::warn!(%node, %denial, left_out, "a node may not report that");
+                    }
+                }
                 Output::Report(report) => {
                     self.hub
                         .take_report(self.term.reports.clone(), node, self.session.boot(), report);
@@ -255,7 +269,9 @@ impl Connection {
                 }
                 Output::Gap { count } => {
                     counters.reports_given_up.fetch_add(count, Relaxed);
-                    tracing::warn!(%node, count, "a node gave up reports, its outbox was full");
+                    if let Some(left_out) = lines.given_up.line() {
+                        tracing::warn!(%node, count, left_out, "a node gave up reports, its outbox was full");
+                    }
                 }
                 Output::Strays(keys) => tracing::debug!(%node, items = keys.len(), "a node holds items in excess"),
             }
@@ -286,6 +302,15 @@ impl Connection {
 }
 
 impl Hub {
+    /// A connection becomes no session.
+    fn refused(&self, word: &'static str, peer: &Peer, cause: &dyn fmt::Display) {
+        self.shared.counters.refused.count(word);
+        if let Some(left_out) = self.shared.lines.refused.line() {
+            let proven = peer.identity.as_ref().map(|certificate| certificate.node.as_str());
+            tracing::warn!(proven, %cause, left_out, "a node was refused");
+        }
+    }
+
     /// When a node that is sent away is to come back.
     fn reconnect_after(&self) -> Duration {
         let thousands = u32::try_from(self.shared.sessions.len() / 1000).unwrap_or(u32::MAX);

@@ -10,6 +10,7 @@
 //! written outside of it. State is kept of nodes that are connected or should hold something, of no others.
 
 mod connection;
+mod counters;
 mod engine;
 mod placements;
 mod reports;
@@ -17,10 +18,7 @@ mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -39,6 +37,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use reports::Reports;
 pub use status::{NodeStatus, Snapshot};
 
+use counters::{Counters, Lines};
 use placements::{NodeName, Placements};
 use reports::Busy;
 
@@ -66,6 +65,7 @@ struct Shared {
     revocations: watch::Sender<Option<Revocations>>,
     sessions: TaskTracker,
     counters: Counters,
+    lines: Lines,
     jitter: Box<dyn Fn() -> f64 + Send + Sync>,
 }
 
@@ -92,21 +92,6 @@ struct Term {
     reports: Arc<dyn Reports>,
 }
 
-/// What happened since the process began.
-#[derive(Default)]
-struct Counters {
-    connections: AtomicU64,
-    refused: AtomicU64,
-    unknown_frames: AtomicU64,
-    acked: AtomicU64,
-    slowest_ack_ms: AtomicU64,
-    reports_accepted: AtomicU64,
-    reports_refused: AtomicU64,
-    reports_put_off: AtomicU64,
-    reports_given_up: AtomicU64,
-    oversize: AtomicU64,
-}
-
 impl Default for Hub {
     fn default() -> Self {
         Self::with_jitter(rand::random)
@@ -124,6 +109,7 @@ impl Hub {
                 revocations: watch::Sender::new(None),
                 sessions: TaskTracker::new(),
                 counters: Counters::default(),
+                lines: Lines::default(),
                 jitter: Box::new(jitter),
             }),
         }

@@ -73,7 +73,9 @@ impl Hub {
         match taken {
             Taken::Accepted => counters.reports_accepted.fetch_add(1, Relaxed),
             Taken::Refused(reason) => {
-                tracing::warn!(node, %key, reason, "a report was refused");
+                if let Some(left_out) = self.shared.lines.report_refused.line() {
+                    tracing::warn!(node, %key, reason, left_out, "a report was refused");
+                }
                 counters.reports_refused.fetch_add(1, Relaxed)
             }
             Taken::Later(reason) => {

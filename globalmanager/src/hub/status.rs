@@ -1,6 +1,6 @@
 //! What operators see of the hub.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use serde::Serialize;
 
@@ -22,8 +22,10 @@ pub struct Snapshot {
     pub lag: Option<Duration>,
     /// Connections that were upgraded.
     pub connections: u64,
-    /// Connections that were refused.
-    pub refused: u64,
+    /// Connections that became no session, by why.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Sessions that are over, by what ended them.
+    pub ended: BTreeMap<&'static str, u64>,
     /// Frames that we did not know.
     pub unknown_frames: u64,
     /// Changes that nodes have acknowledged.
@@ -34,6 +36,8 @@ pub struct Snapshot {
     pub reports_accepted: u64,
     /// Reports that were refused for good.
     pub reports_refused: u64,
+    /// Reports that their node may not make, by why.
+    pub reports_denied: BTreeMap<&'static str, u64>,
     /// Answers that told a node to send a report again.
     pub reports_put_off: u64,
     /// Reports that nodes gave up because their outbox was full.
@@ -74,7 +78,9 @@ impl Hub {
         let mut snapshot = Snapshot {
             sessions: state.connected.len(),
             connections: load(&counters.connections),
-            refused: load(&counters.refused),
+            refused: counters.refused.read(),
+            ended: counters.ended.read(),
+            reports_denied: counters.reports_denied.read(),
             unknown_frames: load(&counters.unknown_frames),
             acked: load(&counters.acked),
             slowest_ack: Duration::from_millis(load(&counters.slowest_ack_ms)),

@@ -261,7 +261,7 @@ impl Shared {
                     socket.send(frame);
                 }
                 Output::Ping => socket.ping(),
-                Output::Close { cause } => eprintln!("the manager ends a session: {cause}"),
+                Output::Close { end: _, cause } => eprintln!("the manager ends a session: {cause}"),
                 Output::Report(report) => {
                     let mut state = self.lock();
                     let done = Verdict::Done(ReportResult::Accepted {});
@@ -271,6 +271,7 @@ impl Shared {
                     self.changed.send_replace(());
                 }
                 Output::Gap { count } => self.lock().gaps += count,
+                Output::Denied(denial) => eprintln!("the manager refuses a report: {denial}"),
                 Output::Acked { .. } | Output::Strays(_) => {}
             }
         }

@@ -104,8 +104,9 @@ fn what_may_not_be_deleted_yet_is_a_stray_and_costs_nothing_when_it_turns_out_to
     };
     found.sort_unstable();
     assert_eq!(found, strays);
-    assert!(
+    assert_eq!(
         node.objects.may_report(&key("gone"), "uid-gone"),
+        Ok(()),
         "the node holds it still"
     );
 

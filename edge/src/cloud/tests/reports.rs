@@ -11,17 +11,8 @@ fn a_node_reports_on_what_is_placed_on_it_until_it_has_acknowledged_the_deletion
         link.frame(&mut node, report(1, "d", "uid-d"))[..],
         [Output::Report(_)]
     ));
-    let refused = |outputs: &[Output]| {
-        matches!(
-            sent(outputs)[..],
-            [Downstream::ReportResult {
-                result: ReportResult::Refused { .. },
-                ..
-            }]
-        )
-    };
-    assert!(refused(&link.frame(&mut node, report(2, "d", "another"))));
-    assert!(refused(&link.frame(&mut node, report(3, "e", "uid-d"))));
+    assert_eq!(denied(&link.frame(&mut node, report(2, "d", "another"))), "other_uid");
+    assert_eq!(denied(&link.frame(&mut node, report(3, "e", "uid-d"))), "not_placed");
 
     let version = node.objects.version();
     link.frame(&mut node, Upstream::Ack { version });
@@ -32,7 +23,74 @@ fn a_node_reports_on_what_is_placed_on_it_until_it_has_acknowledged_the_deletion
         [Output::Report(_)]
     ));
     link.frame(&mut node, Upstream::Ack { version: version + 1 });
-    assert!(refused(&link.frame(&mut node, report(5, "d", "uid-d"))));
+    assert_eq!(denied(&link.frame(&mut node, report(5, "d", "uid-d"))), "not_placed");
+}
+
+/// The word of the denial, which the node is told, too.
+fn denied(outputs: &[Output]) -> &'static str {
+    let [
+        Output::Denied(denial),
+        Output::Send(Downstream::ReportResult {
+            result: ReportResult::Refused { reason },
+            ..
+        }),
+    ] = outputs
+    else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(*reason, denial.to_string());
+    assert!(reason.len() < 1_000, "{reason}");
+    denial.word()
+}
+
+#[test]
+fn what_a_node_may_not_report_is_refused_and_nothing_else_changes() {
+    let mut node = Node::default();
+    node.objects.set(NOW, object("d", 1));
+    let mut link = Link::live(&mut node);
+    let version = node.objects.version();
+    link.frame(&mut node, Upstream::Ack { version });
+    let about = |kind: &str, namespace: &str, name: &str, uid: &str| {
+        let Upstream::Report { settled, mut report } = report(7, name, uid) else {
+            panic!()
+        };
+        report.key = ObjectKey::new(kind, namespace, name);
+        Upstream::Report { settled, report }
+    };
+    let long = "x".repeat(200_000);
+    for (frame, word) in [
+        (about("dataset", "default", "d", "uid-e"), "other_uid"),
+        (about("dataset", "default", "d", ""), "other_uid"),
+        (about("dataset", "default", "d", &long), "other_uid"),
+        (about("dataset", "default", "e", "uid-d"), "not_placed"),
+        (about("dataset", "kube-system", "d", "uid-d"), "not_placed"),
+        (about("model", "default", "d", "uid-d"), "not_placed"),
+        (about("dataset", "default", "../d", "uid-d"), "no_name"),
+        (about("dataset", "../../etc", "d", "uid-d"), "no_name"),
+        (about("dataset", "default", "d/status", "uid-d"), "no_name"),
+        (about("dataset/d", "default", "d", "uid-d"), "no_name"),
+        (about("dataset", "default", "", "uid-d"), "no_name"),
+        (
+            about("dataset", "default", "d\n[ERROR] all is lost", "uid-d"),
+            "no_name",
+        ),
+        (about("dataset", "default", &long, "uid-d"), "no_name"),
+    ] {
+        assert_eq!(denied(&link.frame(&mut node, frame)), word);
+    }
+    let mut unknown = about("dataset", "default", "d", "uid-d");
+    if let Upstream::Report { report, .. } = &mut unknown {
+        report.payload = ReportPayload::Unknown { variant: long };
+    }
+    assert_eq!(denied(&link.frame(&mut node, unknown)), "form");
+
+    // The numbers of those that were refused are not used up, and the session goes on.
+    assert!(matches!(
+        link.frame(&mut node, report(7, "d", "uid-d"))[..],
+        [Output::Report(_)]
+    ));
+    assert_eq!(node.objects.counts().assigned, 1);
+    assert_eq!(names(&link.wake(&mut node)), [""; 0]);
 }
 
 #[test]

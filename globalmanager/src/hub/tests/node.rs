@@ -28,16 +28,26 @@ impl Disk {
         let Some(item) = self.items.get(&ItemKey::from(key.clone())) else {
             return false;
         };
+        let uid = item.uid().to_owned();
+        self.put(key, uid, count);
+        true
+    }
+
+    /// The node reports on whatever it likes.
+    pub(super) fn invent(&mut self, key: &ObjectKey, uid: &str) {
+        self.put(key, uid.to_owned(), 0);
+    }
+
+    fn put(&mut self, key: &ObjectKey, uid: String, count: u64) {
         self.last_seq += 1;
         let report = Report {
             seq: self.last_seq,
             key: key.clone(),
-            uid: item.uid().to_owned(),
+            uid,
             observed_at: Timestamp::UNIX_EPOCH,
             payload: ReportPayload::DatasetSamples { count },
         };
         self.outbox.insert(report.seq, report);
-        true
     }
 
     fn apply(&mut self, Batch { changes, position }: Batch) {

@@ -322,7 +322,7 @@ async fn a_manager_of_before_is_not_heard() {
         .expect("it is refused")
         .unwrap();
     a.holds(&[("d", 1)]).await;
-    assert_eq!(world.hub.snapshot().refused, 1);
+    assert_eq!(world.hub.snapshot().refused, [("deposed", 1)].into());
 }
 
 #[tokio::test]
@@ -383,6 +383,50 @@ async fn reports_are_answered_each_in_its_way() {
     );
     assert_eq!(counts, (2, 1, 1));
     assert_eq!(world.reports.taken.lock().len(), 4);
+}
+
+#[tokio::test]
+async fn a_node_that_reports_on_what_it_does_not_hold_is_told_counted_and_kept_on() {
+    let world = World::new().await;
+    let (a, b) = (world.edge("a", &Arc::default()), world.edge("b", &Arc::default()));
+    world.hub.set(&key("mine"), on(&["a"], "mine", 1));
+    world.hub.set(&key("others"), on(&["b"], "others", 1));
+    a.holds(&[("mine", 1)]).await;
+    b.holds(&[("others", 1)]).await;
+    {
+        let mut disk = a.disk.lock();
+        disk.invent(&key("others"), "uid-others");
+        disk.invent(&key("mine"), "uid-before");
+        disk.invent(&key("../mine"), "uid-mine");
+        assert!(disk.report(&key("mine"), 1));
+    }
+    a.signals.outbox.notify_one();
+    eventually("all are answered", || a.disk.lock().outbox.is_empty()).await;
+    let refused = |result: &ReportResult| matches!(result, ReportResult::Refused { .. });
+    let settled: Vec<_> = a
+        .disk
+        .lock()
+        .settled
+        .values()
+        .map(|(_, result)| refused(result))
+        .collect();
+    assert_eq!(settled, [true, true, true, false]);
+    let snapshot = world.hub.snapshot();
+    assert_eq!(
+        snapshot.reports_denied,
+        [("no_name", 1), ("not_placed", 1), ("other_uid", 1)].into()
+    );
+    assert_eq!((snapshot.reports_accepted, snapshot.reports_refused), (1, 0));
+    assert_eq!(
+        world.reports.taken.lock().len(),
+        1,
+        "the engine hears of the last one only"
+    );
+    assert_eq!(
+        (snapshot.connections, snapshot.ended),
+        (2, BTreeMap::new()),
+        "the sessions go on"
+    );
 }
 
 #[tokio::test]
