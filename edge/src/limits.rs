@@ -34,6 +34,22 @@ pub const UNPROVEN: usize = 2048;
 /// Of these, from one address: a site with many nodes has them behind one address, and all of them come back at once.
 pub const UNPROVEN_PER_ADDRESS: usize = 512;
 
+/// Bytes that a connection may bring while it has proven nothing: an upgrade and a hello have 2 KiB, a request to join
+/// [`MAX_REQUEST`] and its head. With what a handshake holds, [`UNPROVEN`] of them hold 130 MiB at most.
+pub const BEFORE_HELLO: usize = 32 * 1024;
+
+/// Connections of nodes at once: twice the 10,000 nodes that one manager is for, since those of before a cut are there
+/// for a while beside those of after it. With TLS one takes 40 KiB.
+pub const CONNECTIONS: usize = 20_000;
+
+/// Of these, of one node: it has one session, one that is taking its place, and one over which it renews its certificate;
+/// the rest are of before a cut, and last [`REQUEST`] at most where they have no session.
+pub const CONNECTIONS_PER_NODE: usize = 16;
+
+/// Frames that wait to be written to a node before nothing more is read from it: twice the window of changes, and more
+/// than a node that keeps to its own windows can cause. Whoever sends and does not read waits for itself.
+pub const QUEUED_FRAMES: usize = 2 * WINDOW_FRAMES;
+
 /// From a connection's first byte after TLS to its upgrade, or to the end of its last request: what a node asks for while
 /// it has no session is answered in seconds, and then it hangs up.
 pub const REQUEST: Duration = Duration::from_secs(20);
@@ -122,3 +138,78 @@ pub const HINT: usize = 512;
 
 /// Bytes of a node's, boot's or version's name in a hello.
 pub const MAX_NAME: usize = 253;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(duration: Duration) -> String {
+        match duration.subsec_millis() {
+            0 => format!("{} s", duration.as_secs()),
+            _ => format!("{} ms", duration.as_millis()),
+        }
+    }
+
+    fn range((first, last): (Duration, Duration)) -> String {
+        format!("{} to {}", seconds(first), seconds(last))
+    }
+
+    fn bytes(bytes: usize) -> String {
+        match bytes {
+            _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+            _ => format!("{} KiB", bytes >> 10),
+        }
+    }
+
+    #[test]
+    fn every_limit_is_documented_with_its_value() {
+        let documented = include_str!("../../docs/edge-limits.md");
+        let values = [
+            ("MAX_DOWNSTREAM", bytes(MAX_DOWNSTREAM)),
+            ("MAX_BODY", bytes(MAX_BODY)),
+            ("MAX_UPSTREAM", bytes(MAX_UPSTREAM)),
+            ("MAX_REPORT", bytes(MAX_REPORT)),
+            ("MAX_DEPTH", MAX_DEPTH.to_string()),
+            ("HANDSHAKE", seconds(HANDSHAKE)),
+            ("UNPROVEN", UNPROVEN.to_string()),
+            ("UNPROVEN_PER_ADDRESS", UNPROVEN_PER_ADDRESS.to_string()),
+            ("BEFORE_HELLO", bytes(BEFORE_HELLO)),
+            ("CONNECTIONS", CONNECTIONS.to_string()),
+            ("CONNECTIONS_PER_NODE", CONNECTIONS_PER_NODE.to_string()),
+            ("QUEUED_FRAMES", QUEUED_FRAMES.to_string()),
+            ("REQUEST", seconds(REQUEST)),
+            ("MAX_REQUEST", bytes(MAX_REQUEST)),
+            ("REQUESTS", REQUESTS.to_string()),
+            ("ACCEPTED_AHEAD", ACCEPTED_AHEAD.to_string()),
+            ("FIRST_MESSAGE", seconds(FIRST_MESSAGE)),
+            ("CLOSE", seconds(CLOSE)),
+            ("PING_AFTER", seconds(PING_AFTER)),
+            ("IDLE", seconds(IDLE)),
+            ("ACK_TIMEOUT", seconds(ACK_TIMEOUT)),
+            ("WINDOW_FRAMES", WINDOW_FRAMES.to_string()),
+            ("WINDOW_BYTES", bytes(WINDOW_BYTES)),
+            ("BATCH_CHANGES", BATCH_CHANGES.to_string()),
+            ("REPORT_WINDOW", REPORT_WINDOW.to_string()),
+            ("REPORT_RETRY", range(REPORT_RETRY)),
+            ("MAX_ITEMS", MAX_ITEMS.to_string()),
+            ("CHUNK_ITEMS", CHUNK_ITEMS.to_string()),
+            ("MAX_CHUNKS", MAX_CHUNKS.to_string()),
+            ("DIGEST_ROWS_BYTES", bytes(DIGEST_ROWS_BYTES)),
+            ("MAX_TOMBSTONES", MAX_TOMBSTONES.to_string()),
+            ("RETIRED", seconds(RETIRED)),
+            ("RETIRED_LEASES", RETIRED_LEASES.to_string()),
+            ("RECONNECT", range(RECONNECT)),
+            ("SOUND_SESSION", seconds(SOUND_SESSION)),
+            ("MAX_RECONNECT_AFTER", seconds(MAX_RECONNECT_AFTER)),
+            ("QUOTED", QUOTED.to_string()),
+            ("HINT", HINT.to_string()),
+            ("MAX_NAME", MAX_NAME.to_string()),
+        ];
+        for (name, value) in &values {
+            let row = format!("| `{name}` | {value} |");
+            assert!(documented.contains(&row), "docs/edge-limits.md has no row {row}");
+        }
+        let here = include_str!("limits.rs").matches("\npub const ").count();
+        assert_eq!(here, values.len() + 2, "all but the two names of the protocol");
+    }
+}

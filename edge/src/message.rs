@@ -199,6 +199,9 @@ pub enum MessageError {
         /// The limit.
         limit: usize,
     },
+    /// Not UTF-8.
+    #[error("a message is not UTF-8 text")]
+    NotText,
     /// Above [`limits::MAX_DEPTH`].
     #[error("a message nests deeper than {} levels", limits::MAX_DEPTH)]
     TooDeep,
@@ -208,6 +211,9 @@ pub enum MessageError {
     /// A key that Kubernetes could not have given.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A uid that Kubernetes could not have given, above [`limits::MAX_NAME`]: a digest keeps those that it is told.
+    #[error("a uid has {0} bytes: Kubernetes gives at most {max}", max = limits::MAX_NAME)]
+    Uid(usize),
 }
 
 impl Downstream {
@@ -235,9 +241,9 @@ impl Downstream {
     /// Reads a frame.
     pub fn decode(text: &str) -> Result<Received<Self>, MessageError> {
         decode(text, limits::MAX_DOWNSTREAM, |message: &Self| match message {
-            Self::Put { object, .. } => object.key.check(),
-            Self::PutCredential { credential, .. } => credential.key().check(),
-            Self::Delete { key, .. } => key.check(),
+            Self::Put { object, .. } => Ok(object.key.check()?),
+            Self::PutCredential { credential, .. } => Ok(credential.key().check()?),
+            Self::Delete { key, .. } => Ok(key.check()?),
             Self::Welcome { .. }
             | Self::Synced { .. }
             | Self::ReportResult { .. }
@@ -285,7 +291,7 @@ impl Upstream {
     /// Reads a frame.
     pub fn decode(text: &str) -> Result<Received<Self>, MessageError> {
         decode(text, limits::MAX_UPSTREAM, |message: &Self| match message {
-            Self::Rows { rows, .. } => rows.iter().try_for_each(|row| row.key.check()),
+            Self::Rows { rows, .. } => rows.iter().try_for_each(check_row),
             // What a report is about is judged with whether the node may report on it: one that is refused must not end
             // the session, since the node would send it again with the next.
             Self::Report { .. } | Self::Hello(_) | Self::Ack { .. } | Self::Gap { .. } | Self::Refused { .. } => Ok(()),
@@ -300,7 +306,7 @@ impl Tagged for Upstream {
 fn decode<M: Tagged>(
     text: &str,
     limit: usize,
-    check: impl Fn(&M) -> Result<(), KeyError>,
+    check: impl Fn(&M) -> Result<(), MessageError>,
 ) -> Result<Received<M>, MessageError> {
     if text.len() > limit {
         return Err(MessageError::TooLong {
@@ -318,6 +324,14 @@ fn decode<M: Tagged>(
             Received::Message(message)
         }
     })
+}
+
+fn check_row(row: &Row) -> Result<(), MessageError> {
+    row.key.check()?;
+    if row.uid.len() > limits::MAX_NAME {
+        return Err(MessageError::Uid(row.uid.len()));
+    }
+    Ok(())
 }
 
 /// How deep a JSON text nests. Bodies are read as text, so the parser's own recursion limit does not see into them.

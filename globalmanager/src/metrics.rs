@@ -16,7 +16,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{engine::Ended, hub::Hub};
+use crate::{
+    engine::Ended,
+    hub::{Hub, Snapshot},
+};
 
 /// Upper bounds, in seconds, of the buckets for passes: from a pass over the cache alone to one at its time-out.
 const PASS_SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0];
@@ -199,6 +202,11 @@ impl Collector for HubCounts {
         let now = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let gauges = [
             ("edge_sessions", "Nodes that are connected", now(counted.sessions)),
+            (
+                "edge_connections_unproven",
+                "Connections that have proven nothing",
+                now(counted.unproven),
+            ),
             ("edge_nodes", "Nodes of which there is state", now(counted.nodes)),
             (
                 "edge_objects_assigned",
@@ -264,31 +272,41 @@ impl Collector for HubCounts {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(value).encode(metric)?;
         }
-        let by_reason = [
-            (
-                "edge_refused",
-                "Connections that became no session, by why",
-                counted.refused,
-            ),
-            (
-                "edge_ended",
-                "Sessions that are over, by what ended them",
-                counted.ended,
-            ),
-            (
-                "edge_reports_denied",
-                "Reports that their node may not make, by why",
-                counted.reports_denied,
-            ),
-        ];
-        for (name, help, values) in by_reason {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (reason, value) in values {
-                ConstCounter::new(value).encode(metric.encode_family(&[("reason", reason)])?)?;
-            }
-        }
-        Ok(())
+        by_reason(counted, &mut encoder)
     }
+}
+
+/// What was refused or has ended, each with a word for why.
+fn by_reason(counted: Snapshot, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let counters = [
+        (
+            "edge_turned_away",
+            "Connections that came to nothing before anything was read of them, by why",
+            counted.turned_away,
+        ),
+        (
+            "edge_refused",
+            "Connections that became no session, by why",
+            counted.refused,
+        ),
+        (
+            "edge_ended",
+            "Sessions that are over, by what ended them",
+            counted.ended,
+        ),
+        (
+            "edge_reports_denied",
+            "Reports that their node may not make, by why",
+            counted.reports_denied,
+        ),
+    ];
+    for (name, help, values) in counters {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (reason, value) in values {
+            ConstCounter::new(value).encode(metric.encode_family(&[("reason", reason)])?)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -102,7 +102,17 @@ impl Server {
                 said: node.clone(),
             });
         }
-        for (field, value) in [("boot", boot), ("agent", agent)] {
+        // These are repeated in what is answered and logged.
+        let named = stored.as_ref().map(|position| {
+            [
+                ("stored.cluster", &position.cluster),
+                ("stored.epoch.lease", &position.epoch.lease),
+            ]
+        });
+        for (field, value) in [("boot", boot), ("agent", agent)]
+            .into_iter()
+            .chain(named.into_iter().flatten())
+        {
             if value.len() > limits::MAX_NAME {
                 return Err(Refusal::TooLong(field));
             }

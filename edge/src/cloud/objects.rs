@@ -240,6 +240,12 @@ impl NodeObjects {
         })
     }
 
+    /// What the node holds in excess, and what nobody has said may go.
+    pub fn strays(&self) -> Vec<ObjectKey> {
+        let strays = self.items.iter().filter(|(_, entry)| matches!(entry.want, Want::Stray));
+        strays.map(|(key, _)| key.object.clone()).collect()
+    }
+
     /// How much of the set has arrived.
     pub fn counts(&self) -> Counts {
         Counts {

@@ -4,6 +4,8 @@
 //! tests run on a simulated network and TLS is put underneath without a change here.
 
 pub mod client;
+pub mod doors;
+pub mod plain;
 pub mod server;
 mod socket;
 pub mod tls;

@@ -1,6 +1,14 @@
 //! The manager's side: takes connections, upgrades them and hands them on.
 
-use std::{convert::Infallible, future::Future, net::SocketAddr};
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
 use axum::{
     Extension, Router,
@@ -13,11 +21,14 @@ use axum::{
 };
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{BUFFER, Event, Frame, Socket, WireMessage};
+use super::{BUFFER, Event, Frame, Socket, WireMessage, doors::Place};
 use crate::{
     cloud::Peer,
     limits,
@@ -31,6 +42,11 @@ pub type ManagerSocket = Socket<WebSocket, Message, Upstream, Downstream>;
 pub trait Address {
     /// What of it counts for a session.
     fn peer(&self) -> Peer;
+
+    /// The place that the connection takes up, where its listener counts them.
+    fn place(&self) -> Option<Arc<Place>> {
+        None
+    }
 }
 
 impl Address for SocketAddr {
@@ -50,10 +66,12 @@ where
     F: Fn(Peer, ManagerSocket) -> Handled + Clone + Send + Sync + 'static,
     Handled: Future<Output = ()> + Send + 'static,
 {
-    let upgrade = async move |peer: Option<Extension<Peer>>, upgrade: WebSocketUpgrade| {
-        let peer = peer.map(|Extension(peer)| peer).unwrap_or_default();
-        take(upgrade, move |socket| handle(peer, socket))
-    };
+    let upgrade =
+        async move |peer: Option<Extension<Peer>>, place: Option<Extension<Arc<Place>>>, upgrade: WebSocketUpgrade| {
+            let peer = peer.map(|Extension(peer)| peer).unwrap_or_default();
+            let place = place.map(|Extension(place)| place);
+            take(upgrade, move |socket| handle(peer, socket.holding(place)))
+        };
     Router::new().route("/", any(upgrade))
 }
 
@@ -75,7 +93,7 @@ where
         );
         return (StatusCode::BAD_REQUEST, hint).into_response();
     }
-    upgrade.on_upgrade(move |wire| handle(Socket::new(wire)))
+    upgrade.on_upgrade(move |wire| handle(Socket::new(wire).reading_ahead(limits::QUEUED_FRAMES)))
 }
 
 /// Serves `router` on every connection that `listener` takes, until `stop`. Connections that were upgraded by then
@@ -90,11 +108,16 @@ where
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let (router, peer) = (router.clone(), address.peer());
+        let (router, peer, place) = (router.clone(), address.peer(), address.place());
+        let io = Metered {
+            io,
+            place: place.clone(),
+        };
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let (router, peer) = (router.clone(), peer.clone());
+            let (router, peer, place) = (router.clone(), peer.clone(), place.clone());
             async move {
                 request.extensions_mut().insert(peer);
+                place.map(|place| request.extensions_mut().insert(place));
                 Ok::<_, Infallible>(router.oneshot(request.map(Body::new)).await.into_response())
             }
         });
@@ -112,6 +135,41 @@ where
                 Err(_) => tracing::debug!("a connection became no session within {:?}", limits::REQUEST),
             }
         });
+    }
+}
+
+/// A connection that ends where it brings more than one may that has proven nothing.
+struct Metered<Io> {
+    io: Io,
+    place: Option<Arc<Place>>,
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Metered<Io> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, read: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = read.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(context, read))?;
+        let brought = read.filled().len() - before;
+        if self.place.as_ref().is_none_or(|place| place.brought(brought)) {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(Err(io::Error::other(format!(
+            "more than {} bytes came before a hello",
+            limits::BEFORE_HELLO
+        ))))
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Metered<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }
 

@@ -2,15 +2,19 @@
 
 use std::{
     collections::VecDeque,
+    error::Error as _,
     future::poll_fn,
     marker::PhantomData,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use futures::{Sink, Stream};
 use thiserror::Error;
+use tokio_tungstenite::tungstenite::{self, error::CapacityError};
 
+use super::doors::Place;
 use crate::{
     limits,
     message::{Downstream, MessageError, Received, Upstream},
@@ -54,6 +58,31 @@ pub trait WireMessage: Sized {
     fn read<F: Frame>(&self) -> Option<Event<F>>;
 }
 
+/// An error of a WebSocket library.
+pub trait WireError: std::fmt::Display {
+    /// What of a frame's limits the other side broke; none for everything else. No frame can be read after that.
+    fn breach(&self) -> Option<MessageError>;
+}
+
+impl WireError for tungstenite::Error {
+    fn breach(&self) -> Option<MessageError> {
+        match self {
+            Self::Capacity(CapacityError::MessageTooLong { size, max_size }) => Some(MessageError::TooLong {
+                bytes: *size,
+                limit: *max_size,
+            }),
+            Self::Utf8(_) => Some(MessageError::NotText),
+            _ => None,
+        }
+    }
+}
+
+impl WireError for axum::Error {
+    fn breach(&self) -> Option<MessageError> {
+        self.source()?.downcast_ref::<tungstenite::Error>()?.breach()
+    }
+}
+
 /// What a connection brings.
 #[derive(Debug)]
 pub enum Event<F> {
@@ -78,7 +107,10 @@ pub enum Ended {
 pub struct Socket<W, M, In, Out> {
     wire: W,
     queue: VecDeque<Outgoing<Out>>,
+    /// So many frames may wait to be written before nothing more is read.
+    ahead: usize,
     unflushed: bool,
+    place: Option<Arc<Place>>,
     reads: PhantomData<fn(M) -> In>,
 }
 
@@ -91,7 +123,7 @@ impl<W, M, E, In, Out> Socket<W, M, In, Out>
 where
     W: Stream<Item = Result<M, E>> + Sink<M, Error = E> + Unpin,
     M: WireMessage,
-    E: std::fmt::Display,
+    E: WireError,
     In: Frame,
     Out: Frame,
 {
@@ -100,9 +132,29 @@ where
         Self {
             wire,
             queue: VecDeque::new(),
+            ahead: usize::MAX,
             unflushed: false,
+            place: None,
             reads: PhantomData,
         }
+    }
+
+    /// Reads nothing while more than so many frames wait to be written. For one end only: two that wait for each other
+    /// would wait for ever.
+    #[must_use]
+    pub fn reading_ahead(self, ahead: usize) -> Self {
+        Self { ahead, ..self }
+    }
+
+    /// Holds this place until the connection is dropped.
+    #[must_use]
+    pub fn holding(self, place: Option<Arc<Place>>) -> Self {
+        Self { place, ..self }
+    }
+
+    /// The place that the connection takes up, where its listener counts them.
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_deref()
     }
 
     /// Queues a frame. It is written while [`Socket::next`] is awaited; the sessions' windows bound the queue.
@@ -118,12 +170,17 @@ where
     /// Writes what is queued and reads what comes, until something has come. May be dropped and called again.
     pub async fn next(&mut self) -> Result<Event<In>, Ended> {
         poll_fn(|context| {
-            if let Poll::Ready(Err(error)) = self.poll_write(context) {
-                return Poll::Ready(Err(broken(&error)));
+            match self.poll_write(context) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+                Poll::Pending if self.queue.len() > self.ahead => return Poll::Pending,
+                Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             Poll::Ready(match ready!(Pin::new(&mut self.wire).poll_next(context)) {
                 Some(Ok(message)) => message.read().ok_or(Ended::Closed),
-                Some(Err(error)) => Err(broken(&error)),
+                Some(Err(error)) => match error.breach() {
+                    Some(breach) => Ok(Event::Frame(Err(breach))),
+                    None => Err(broken(&error)),
+                },
                 None => Err(Ended::Closed),
             })
         })

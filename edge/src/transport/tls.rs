@@ -1,16 +1,8 @@
 //! TLS underneath the WebSocket: the manager's listener, which knows who has proven what, and the node's dialer.
 //!
-//! Whoever has not proven to be a node costs little: so many such connections at once are taken, in all and from one
-//! address, and a connection that shows no certificate holds its place among them to its end.
+//! Whoever has not proven to be a node costs little: [`super::doors`] counts them.
 
-use std::{
-    collections::HashMap,
-    io,
-    net::{IpAddr, SocketAddr},
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
-};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::serve::Listener;
 use rustls::{
@@ -18,15 +10,19 @@ use rustls::{
     pki_types::{CertificateDer, ServerName},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
     sync::{mpsc, watch},
     task::JoinSet,
     time::timeout,
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server::TlsStream};
 
-use super::{client::Dialer, server::Address};
+use super::{
+    client::Dialer,
+    doors::{Doors, Place, Turned},
+    server::Address,
+};
 use crate::{
     cloud::Peer,
     identity::{MANAGER, NodeCertificate},
@@ -40,6 +36,7 @@ pub struct TlsPeer {
     pub address: SocketAddr,
     /// The node that it has proven to be; none for one that is to join.
     pub certificate: Option<NodeCertificate>,
+    place: Option<Arc<Place>>,
 }
 
 impl Address for TlsPeer {
@@ -49,23 +46,30 @@ impl Address for TlsPeer {
             confidential: self.certificate.is_some(),
         }
     }
+
+    fn place(&self) -> Option<Arc<Place>> {
+        self.place.clone()
+    }
 }
 
-/// Takes connections and lets none wait for the handshake of another.
+/// Takes connections as far as there is room for them, and lets none wait for the handshake of another.
 #[derive(Debug)]
-pub struct TlsListener {
-    taken: mpsc::Receiver<(TlsConnection, TlsPeer)>,
+pub struct TlsListener<Io> {
+    taken: mpsc::Receiver<(TlsStream<Io>, TlsPeer)>,
     local: SocketAddr,
     _accepting: JoinSet<()>,
 }
 
-impl TlsListener {
+impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsListener<Io> {
     /// Serves what `listener` takes under this configuration.
-    pub fn new(listener: TcpListener, config: Arc<ServerConfig>) -> io::Result<Self> {
+    pub fn new<L>(listener: L, config: Arc<ServerConfig>, doors: Doors) -> io::Result<Self>
+    where
+        L: Listener<Io = Io, Addr = SocketAddr>,
+    {
         let local = listener.local_addr()?;
         let (hand_on, taken) = mpsc::channel(limits::ACCEPTED_AHEAD);
         let mut accepting = JoinSet::new();
-        accepting.spawn(accept(listener, TlsAcceptor::from(config), hand_on));
+        accepting.spawn(accept(listener, TlsAcceptor::from(config), doors, hand_on));
         Ok(Self {
             taken,
             local,
@@ -74,8 +78,8 @@ impl TlsListener {
     }
 }
 
-impl Listener for TlsListener {
-    type Io = TlsConnection;
+impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Listener for TlsListener<Io> {
+    type Io = TlsStream<Io>;
     type Addr = TlsPeer;
 
     async fn accept(&mut self) -> (Self::Io, TlsPeer) {
@@ -90,111 +94,73 @@ impl Listener for TlsListener {
         Ok(TlsPeer {
             address: self.local,
             certificate: None,
+            place: None,
         })
     }
 }
 
-async fn accept(mut listener: TcpListener, acceptor: TlsAcceptor, hand_on: mpsc::Sender<(TlsConnection, TlsPeer)>) {
-    let unproven = Unproven::default();
+async fn accept<L: Listener<Addr = SocketAddr>>(
+    mut listener: L,
+    acceptor: TlsAcceptor,
+    doors: Doors,
+    hand_on: mpsc::Sender<(TlsStream<L::Io>, TlsPeer)>,
+) {
     let mut handshakes = JoinSet::new();
     loop {
         // This one goes on after errors such as too many open files, as axum's does.
-        let (stream, address) = Listener::accept(&mut listener).await;
+        let (stream, address) = listener.accept().await;
         while handshakes.try_join_next().is_some() {}
-        let Some(place) = unproven.enter(address.ip()) else {
-            tracing::debug!(%address, "a connection is not taken: there are too many that have proven nothing");
-            continue;
-        };
-        let (acceptor, hand_on) = (acceptor.clone(), hand_on.clone());
+        let Ok(place) = doors.enter(address.ip()) else { continue };
+        let (acceptor, doors, hand_on) = (acceptor.clone(), doors.clone(), hand_on.clone());
         handshakes.spawn(async move {
-            // Where that cannot be had, frames are slow, not lost.
-            let _ = stream.set_nodelay(true);
-            match timeout(limits::HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let certificate = proven(&stream);
-                    let place = certificate.is_none().then_some(place);
-                    let connection = TlsConnection { stream, place };
-                    // The receiver is gone when the listener is.
-                    let _ = hand_on.send((connection, TlsPeer { address, certificate })).await;
+            let stream = match timeout(limits::HANDSHAKE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return doors.turn("handshake", &address, &error),
+                Err(_) => {
+                    let why = format!("no TLS handshake within {} s", limits::HANDSHAKE.as_secs());
+                    return doors.turn("handshake", &address, &why);
                 }
-                Ok(Err(error)) => tracing::debug!(%address, %error, "a handshake failed"),
-                Err(_) => tracing::debug!(%address, "a handshake took longer than {:?}", limits::HANDSHAKE),
+            };
+            let certificate = proven(&stream);
+            let taken = certificate
+                .as_ref()
+                .map_or(Ok(()), |certificate| place.prove(&certificate.node));
+            if let Err(turned) = taken {
+                return turn_away(stream, &turned).await;
             }
+            let peer = TlsPeer {
+                address,
+                certificate,
+                place: Some(Arc::new(place)),
+            };
+            // The receiver is gone when the listener is.
+            let _ = hand_on.send((stream, peer)).await;
         });
     }
 }
 
-fn proven(stream: &server::TlsStream<TcpStream>) -> Option<NodeCertificate> {
+fn proven<Io>(stream: &TlsStream<Io>) -> Option<NodeCertificate> {
     let certificate: &CertificateDer<'_> = stream.get_ref().1.peer_certificates()?.first()?;
     NodeCertificate::read(certificate).ok()
 }
 
-/// A connection whose handshake is done.
-#[derive(Debug)]
-pub struct TlsConnection {
-    stream: server::TlsStream<TcpStream>,
-    /// Of one that has proven nothing: given back when the connection is dropped.
-    #[cfg_attr(not(test), expect(dead_code, reason = "held, not read"))]
-    place: Option<Place>,
-}
-
-impl AsyncRead for TlsConnection {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, read: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, read)
-    }
-}
-
-impl AsyncWrite for TlsConnection {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-/// How many connections have proven nothing, by address.
-#[derive(Clone, Debug, Default)]
-struct Unproven(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// A place among them.
-#[derive(Debug)]
-struct Place {
-    unproven: Unproven,
-    address: IpAddr,
-}
-
-impl Unproven {
-    fn enter(&self, address: IpAddr) -> Option<Place> {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = places.values().sum();
-        let here = places.get(&address).copied().unwrap_or_default();
-        if all >= limits::UNPROVEN || here >= limits::UNPROVEN_PER_ADDRESS {
-            return None;
-        }
-        places.insert(address, here + 1);
-        Some(Place {
-            unproven: self.clone(),
-            address,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut places = self.unproven.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(here) = places.get_mut(&self.address) {
-            *here -= 1;
-            if *here == 0 {
-                places.remove(&self.address);
-            }
-        }
-    }
+/// Tells a node why it is not taken, in the answer to whatever it asks.
+async fn turn_away<Io: AsyncRead + AsyncWrite + Unpin>(mut stream: TlsStream<Io>, turned: &Turned) {
+    let sentence = format!("{turned}: try again later\n");
+    let answer = format!(
+        "HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{sentence}",
+        sentence.len()
+    );
+    let telling = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // What was closed before the question was read would take the answer with it.
+        let mut question = [0; 512];
+        while stream.read(&mut question).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Whether it hears it or not, it is not taken.
+    let _ = timeout(limits::CLOSE, telling).await;
 }
 
 /// Dials over TLS, with whatever certificate the node has at that time.
@@ -236,7 +202,7 @@ mod tests {
 
     use jiff::{SignedDuration, Timestamp};
     use rustls::time_provider::DefaultTimeProvider;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     use super::*;
     use crate::identity::{
@@ -246,11 +212,15 @@ mod tests {
 
     const LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 
-    async fn listen(authority: &Authority) -> TlsListener {
+    async fn listen(authority: &Authority) -> TlsListener<TcpStream> {
+        listen_with(authority, Doors::default()).await
+    }
+
+    async fn listen_with(authority: &Authority, doors: Doors) -> TlsListener<TcpStream> {
         let manager = authority.issue_manager(Timestamp::now()).unwrap();
         let config = manager_config(authority, manager, LIFETIME, Arc::new(DefaultTimeProvider)).unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        TlsListener::new(listener, Arc::new(config)).unwrap()
+        TlsListener::new(listener, Arc::new(config), doors).unwrap()
     }
 
     /// A dialer of the node `edge-1`; the sender gives it another identity.
@@ -305,40 +275,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_without_a_certificate_holds_itsplace_to_its_end() {
+    async fn a_connection_without_a_certificate_holds_its_place_to_its_end() {
         let authority = Authority::new("test", Timestamp::now()).unwrap();
-        let mut listener = listen(&authority).await;
+        let doors = Doors::default();
+        let mut listener = listen_with(&authority, doors.clone()).await;
         let address = listener.local_addr().unwrap().address;
         let config = node_config(Trust::Fingerprint(authority.fingerprint()), None).unwrap();
-        let dialer = TlsDialer::new(address.to_string(), watch::channel(Arc::new(config)).1);
-        let (_here, (there, peer)) = tokio::join!(async { dialer.dial().await.unwrap() }, listener.accept());
-        assert_eq!(named(&peer), None);
-        let unproven = there.place.as_ref().unwrap().unproven.clone();
-        assert_eq!(unproven.0.lock().unwrap().len(), 1);
-        drop(there);
-        assert!(unproven.0.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn unproven_connections_are_few_from_one_address_and_in_all() {
-        let unproven = Unproven::default();
-        let from = |address: usize| IpAddr::from(Ipv4Addr::from(u32::try_from(address).unwrap()));
-        let mut places = vec![];
-        for address in 0.. {
-            let here: Vec<_> = std::iter::from_fn(|| unproven.enter(from(address))).collect();
-            let left = limits::UNPROVEN - places.len();
-            assert_eq!(here.len(), limits::UNPROVEN_PER_ADDRESS.min(left), "from {address}");
-            if here.is_empty() {
-                break;
-            }
-            places.extend(here);
-        }
-        places.pop();
-        assert!(
-            unproven.enter(from(0)).is_none(),
-            "one address alone does not get what is left"
-        );
-        places.clear();
-        assert!(unproven.0.lock().unwrap().is_empty());
+        let stranger = TlsDialer::new(address.to_string(), watch::channel(Arc::new(config)).1);
+        let (_here, (_there, peer)) = tokio::join!(async { stranger.dial().await.unwrap() }, listener.accept());
+        assert_eq!((named(&peer), doors.present()), (None, (1, 0)));
+        drop(peer);
+        assert_eq!(doors.present(), (0, 0));
+        let (_told, dialer) = node(&authority, address);
+        let (_here, (_there, peer)) = tokio::join!(async { dialer.dial().await.unwrap() }, listener.accept());
+        assert_eq!((named(&peer).as_deref(), doors.present()), (Some("edge-1"), (0, 1)));
     }
 }

@@ -79,10 +79,17 @@ async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<H
         (word, hint.clone(), Some(Downstream::Refused { reason, hint }))
     };
     match timeout(limits::FIRST_MESSAGE, first).await {
-        Ok(Ok(Ok(Received::Message(Upstream::Hello(hello))))) => match term.server.check(peer, &hello) {
-            Ok(()) => Ok(hello),
-            Err(refusal) => Err((refusal.word(), refusal.to_string(), Some(refusal.frame()))),
-        },
+        Ok(Ok(Ok(Received::Message(Upstream::Hello(hello))))) => {
+            if let Err(refusal) = term.server.check(peer, &hello) {
+                return Err((refusal.word(), refusal.to_string(), Some(refusal.frame())));
+            }
+            let place = socket.place().map_or(Ok(()), |place| place.prove(&hello.node));
+            place.map_err(|turned| {
+                let (reason, hint) = (RefusedReason::Node, turned.to_string());
+                (turned.word(), hint.clone(), Some(Downstream::Refused { reason, hint }))
+            })?;
+            Ok(hello)
+        }
         Ok(Ok(Err(error))) => Err(violation("violation", error.to_string())),
         Ok(Ok(Ok(_))) => Err(violation("violation", "a session begins with a hello".to_owned())),
         Ok(Err(ended)) => Err(("no_hello", ended.to_string(), None)),
@@ -161,6 +168,7 @@ impl Connection {
         let wake = Arc::<Notify>::default();
         let since = hub.now();
         let mut state = hub.shared.state.lock();
+        state.placements.forget_strays(&node);
         let (held, _) = state.placements.node_with_rule(&node);
         let (session, outputs) = Session::start(since, number, &term.server, peer, hello, held);
         let connected = Connected {
@@ -296,7 +304,7 @@ impl Connection {
             .is_some_and(|connected| connected.number == self.number)
         {
             connected.remove(&self.node);
-            placements.release(&self.node);
+            placements.left(&self.node);
         }
     }
 }

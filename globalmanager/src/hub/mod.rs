@@ -18,17 +18,25 @@ mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    net::SocketAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use axum::{Router, serve::ListenerExt as _};
+use axum::{
+    Router,
+    serve::{Listener, ListenerExt as _},
+};
 use parking_lot::Mutex;
 use skerry_edge::{
-    Credential, Item, Object, ObjectKey, cloud::Server, identity::Revocations, limits, transport::server,
+    Credential, Item, Object, ObjectKey,
+    cloud::Server,
+    identity::Revocations,
+    limits,
+    transport::{doors::Doors, plain::PlainListener, server},
 };
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{Notify, watch},
     time::Instant,
 };
@@ -64,6 +72,7 @@ struct Shared {
     /// Whose certificates are revoked; nothing where it is not known yet.
     revocations: watch::Sender<Option<Revocations>>,
     sessions: TaskTracker,
+    doors: Doors,
     counters: Counters,
     lines: Lines,
     jitter: Box<dyn Fn() -> f64 + Send + Sync>,
@@ -108,6 +117,7 @@ impl Hub {
                 term: watch::Sender::new(None),
                 revocations: watch::Sender::new(None),
                 sessions: TaskTracker::new(),
+                doors: Doors::default(),
                 counters: Counters::default(),
                 lines: Lines::default(),
                 jitter: Box::new(jitter),
@@ -165,11 +175,18 @@ impl Hub {
 
     /// Serves nodes on this listener until `stop`; see [`Hub::shut_down`] for those that are connected then.
     pub async fn serve(&self, listener: TcpListener, stop: CancellationToken) {
-        let listener = listener.tap_io(|stream| {
-            // Frames are small and each is waited for. Where that cannot be had, they are slow, not lost.
-            let _ = stream.set_nodelay(true);
-        });
+        self.serve_on(nodelay(listener), stop).await;
+    }
+
+    /// As [`Hub::serve`], on any listener.
+    pub async fn serve_on(&self, listener: impl Listener<Addr = SocketAddr>, stop: CancellationToken) {
+        let listener = PlainListener::new(listener, self.doors());
         server::serve(listener, self.router(), stop).await;
+    }
+
+    /// Counts the connections over all listeners that nodes come by.
+    pub fn doors(&self) -> Doors {
+        self.shared.doors.clone()
     }
 
     /// What `owner` places on nodes, whole: a node that is not named holds nothing of it.
@@ -230,6 +247,14 @@ impl Hub {
             }
         }
     }
+}
+
+/// A listener whose connections send at once.
+pub(crate) fn nodelay(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketAddr> {
+    listener.tap_io(|stream| {
+        // Frames are small and each is waited for. Where that cannot be had, they are slow, not lost.
+        let _ = stream.set_nodelay(true);
+    })
 }
 
 #[cfg(test)]

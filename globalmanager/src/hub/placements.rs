@@ -71,6 +71,35 @@ impl Placements {
         }
     }
 
+    /// A node has gone.
+    pub(super) fn left(&mut self, name: &str) {
+        self.forget_strays(name);
+        if let Some(node) = self.nodes.get_mut(name)
+            && node.objects.counts().assigned == 0
+        {
+            node.objects.forget();
+        }
+        self.release(name);
+    }
+
+    /// A session of the node is over. What it said that it holds in excess is forgotten with it, since it may say what it
+    /// likes: the next one begins with a digest, which tells anew.
+    pub(super) fn forget_strays(&mut self, name: &str) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        if node.objects.counts().strays == 0 {
+            return;
+        }
+        for key in node.objects.strays() {
+            if let Some(nodes) = self.strays.get_mut(&key) {
+                nodes.remove(name);
+                if nodes.is_empty() {
+                    self.strays.remove(&key);
+                }
+            }
+        }
+        node.objects.forget();
+    }
+
     /// A node holds these in excess, and they may not be deleted yet.
     pub(super) fn strayed(&mut self, node: &NodeName, keys: &[ItemKey]) {
         for key in keys {

@@ -22,6 +22,10 @@ pub struct Snapshot {
     pub lag: Option<Duration>,
     /// Connections that were upgraded.
     pub connections: u64,
+    /// Connections that are there now and have proven nothing.
+    pub unproven: usize,
+    /// Connections that were turned away before anything was read of them, by why.
+    pub turned_away: BTreeMap<&'static str, u64>,
     /// Connections that became no session, by why.
     pub refused: BTreeMap<&'static str, u64>,
     /// Sessions that are over, by what ended them.
@@ -78,6 +82,8 @@ impl Hub {
         let mut snapshot = Snapshot {
             sessions: state.connected.len(),
             connections: load(&counters.connections),
+            unproven: self.shared.doors.present().0,
+            turned_away: self.shared.doors.turned(),
             refused: counters.refused.read(),
             ended: counters.ended.read(),
             reports_denied: counters.reports_denied.read(),

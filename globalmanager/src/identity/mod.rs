@@ -16,8 +16,9 @@ pub mod operator;
 mod routes;
 mod tokens;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use axum::serve::Listener;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use rustls::time_provider::DefaultTimeProvider;
@@ -29,7 +30,10 @@ use thiserror::Error;
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{hub::Hub, metrics::Metrics};
+use crate::{
+    hub::{Hub, nodelay},
+    metrics::Metrics,
+};
 
 /// How long the API server is given between two attempts to get the authority.
 const RETRY: Duration = Duration::from_secs(2);
@@ -111,6 +115,16 @@ pub struct Identity {
 impl Identity {
     /// Serves nodes of `hub` on `listener` until `stop`. Before that, gets the authority, for as long as that takes.
     pub async fn serve(self, hub: Hub, listener: TcpListener, stop: CancellationToken) -> Result<(), IdentityError> {
+        self.serve_on(hub, nodelay(listener), stop).await
+    }
+
+    /// As [`Identity::serve`], on any listener.
+    pub async fn serve_on(
+        self,
+        hub: Hub,
+        listener: impl Listener<Addr = SocketAddr>,
+        stop: CancellationToken,
+    ) -> Result<(), IdentityError> {
         let Some(authority) = stop.run_until_cancelled(self.authority()).await else {
             return Ok(());
         };
@@ -118,7 +132,7 @@ impl Identity {
         let own = authority.issue_manager(Timestamp::now())?;
         let config = manager_config(&authority, own, self.terms.grace, Arc::new(DefaultTimeProvider))
             .map_err(|error| tls(&error))?;
-        let listener = TlsListener::new(listener, Arc::new(config)).map_err(|error| tls(&error))?;
+        let listener = TlsListener::new(listener, Arc::new(config), hub.doors()).map_err(|error| tls(&error))?;
         tracing::info!(authority = %authority.fingerprint(), "nodes can connect over TLS");
         let revocations = nodes::watch(self.client.clone(), self.namespace.clone(), hub.clone());
         let router = routes::router(self, authority, &hub);
