@@ -12,7 +12,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use skerry_edge::object::is_dns_name;
 use thiserror::Error;
 
-use crate::identity;
+use crate::{identity, worker_api::Network};
 
 /// Sedna's worker library looks for its local controller on this port.
 const DEFAULT_PORT: u16 = 9100;
@@ -47,6 +47,10 @@ pub struct Args {
     #[arg(long, env = "BIND_PORT", value_name = "PORT")]
     pub bind_port: Option<String>,
 
+    /// Networks of this node's pods that its routes do not show, with commas between
+    #[arg(long, env = "WORKERS_FROM", value_name = "CIDRS")]
+    pub workers_from: Option<String>,
+
     /// Where the host's root is mounted; empty where this is the host itself [default: /rootfs]
     #[arg(long, env = "ROOTFS_MOUNT_DIR", value_name = "DIR")]
     pub rootfs_mount_dir: Option<String>,
@@ -77,6 +81,8 @@ pub struct Config {
     pub node_name: String,
     /// Where workers are served. Port 0 takes any free one.
     pub bind: SocketAddr,
+    /// Networks whose workers are served beside those that the node's routes show.
+    pub workers_from: Vec<Network>,
     /// Where the host's root is: every path of the host is looked up under it.
     pub rootfs: PathBuf,
 }
@@ -115,6 +121,12 @@ pub enum ConfigError {
     /// Not a port.
     #[error("BIND_PORT (--bind-port) is {0:?}: it has to be a number from 0 (any free port) to 65535")]
     Port(String),
+    /// Not a network.
+    #[error(
+        "WORKERS_FROM (--workers-from) has {0:?}: it has to be networks with commas between, such as \
+         10.42.7.0/24,fd00:7::/64"
+    )]
+    Network(String),
     /// A relative path means another directory wherever the process starts.
     #[error(
         "ROOTFS_MOUNT_DIR (--rootfs-mount-dir) is {0:?}: it has to be an absolute path, or empty for the host's own root"
@@ -141,6 +153,7 @@ impl Args {
             node_name,
             bind_address,
             bind_port,
+            workers_from,
             rootfs_mount_dir,
             log_format: _,
         } = self;
@@ -156,6 +169,7 @@ impl Args {
             identity: tls.then_some(identity::Settings { folder, token_file }),
             node_name: node(given(node_name), given(hostname))?,
             bind: SocketAddr::new(address(given(bind_address))?, port(given(bind_port))?),
+            workers_from: networks(given(workers_from).as_deref())?,
             rootfs,
         })
     }
@@ -215,6 +229,15 @@ fn port(value: Option<String>) -> Result<u16, ConfigError> {
     })
 }
 
+fn networks(value: Option<&str>) -> Result<Vec<Network>, ConfigError> {
+    let network = |text: &str| Network::read(text.trim()).ok_or_else(|| ConfigError::Network(text.to_owned()));
+    value
+        .into_iter()
+        .flat_map(|value| value.split(','))
+        .map(network)
+        .collect()
+}
+
 fn rootfs(value: Option<String>) -> Result<PathBuf, ConfigError> {
     let value = value.unwrap_or_else(|| DEFAULT_ROOTFS.to_owned());
     match value.trim() {
@@ -245,6 +268,7 @@ mod tests {
                 identity: None,
                 node_name: "edge-1".to_owned(),
                 bind: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9100),
+                workers_from: Vec::new(),
                 rootfs: PathBuf::from("/rootfs"),
             })
         );
@@ -354,6 +378,13 @@ mod tests {
                     ..args()
                 },
                 "BIND_ADDRESS",
+            ),
+            (
+                Args {
+                    workers_from: Some("10.0.0.0/8, 10.0.0.0/33".into()),
+                    ..args()
+                },
+                "WORKERS_FROM",
             ),
             (
                 Args {

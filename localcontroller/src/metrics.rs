@@ -12,6 +12,8 @@ pub struct Metrics {
     registry: Registry,
     /// Worker messages by what became of them.
     pub worker_messages: Family<Outcome, Counter>,
+    /// Connections to the workers' port that were turned away, by why.
+    pub connections_turned_away: Family<Outcome, Counter>,
     /// Reports that the manager has answered, by its answer.
     pub reports_settled: Family<Outcome, Counter>,
     /// Batches that the store could not take, by why.
@@ -53,6 +55,7 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("skerry_localcontroller"),
             worker_messages: Family::default(),
+            connections_turned_away: Family::default(),
             reports_settled: Family::default(),
             store_failures: Family::default(),
             datasets_looked_at: Counter::default(),
@@ -74,6 +77,7 @@ impl Metrics {
         let Self {
             registry,
             worker_messages,
+            connections_turned_away,
             reports_settled,
             store_failures,
             datasets_looked_at,
@@ -86,6 +90,11 @@ impl Metrics {
             outbox_bytes,
         } = self;
         registry.register("worker_messages", "Messages of workers", worker_messages.clone());
+        registry.register(
+            "connections_turned_away",
+            "Connections to the workers' port that were turned away",
+            connections_turned_away.clone(),
+        );
         registry.register(
             "reports_settled",
             "Reports that the manager has answered",

@@ -1,7 +1,7 @@
 //! Starts the parts of a local controller, and ends them in the order in which nothing is lost: first who takes
 //! reports, then what makes them, then the link that delivers them, then the store that keeps what was not.
 
-use std::{future::IntoFuture as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use skerry_edge::{link::Signals, node, transport::client::TcpDialer};
@@ -19,7 +19,7 @@ use crate::{
     metrics::Metrics,
     state::Effects,
     store::{self, OutboxLimits, Store, StoreError},
-    worker_api::{self, Api},
+    worker_api::{self, Api, Origin, Port},
 };
 
 /// How long requests that are being answered may take at the end.
@@ -70,6 +70,7 @@ async fn run_parts(
         identity: _,
         node_name,
         bind: _,
+        workers_from,
         rootfs,
     } = config;
     let metrics = Arc::<Metrics>::default();
@@ -92,16 +93,15 @@ async fn run_parts(
     let api = worker_api::router(Api {
         store: store.clone(),
         link: signals.state.subscribe(),
-        metrics,
+        metrics: metrics.clone(),
     });
-    let stopped = stop_api.clone().cancelled_owned();
-    let mut api = tokio::spawn(axum::serve(listener, api).with_graceful_shutdown(stopped).into_future());
+    let mut api = tokio::spawn(Port::new(api, Origin::new(workers_from), metrics).serve(listener, stop_api.clone()));
 
     let ended = tokio::select! {
         () = shutdown.cancelled() => Ok(()),
         error = store.failure() => Err(error).context("the store has failed"),
         linked = &mut link => linked.map_err(Into::into).and_then(|linked| linked.context("the link cannot be run")),
-        served = &mut api => served.map_err(Into::into).flatten().context("workers are no longer served"),
+        served = &mut api => served.context("workers are no longer served"),
     };
     stop_api.cancel();
     if timeout(DRAIN_REQUESTS, &mut api).await.is_err() {

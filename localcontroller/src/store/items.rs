@@ -21,6 +21,28 @@ pub(super) struct Applied {
     pub(super) freed: bool,
 }
 
+/// Whether what a worker says of a resource is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// The node has the resource, and the worker is one of it, or it is not known which those are.
+    Listed,
+    /// The node does not have the resource, and may yet hear of it.
+    Homeless,
+    /// The node has the resource, and another worker.
+    NotListed,
+}
+
+/// The workers of an object on this node.
+#[derive(Debug)]
+pub(super) enum Workers {
+    /// There is no such object.
+    OfNothing,
+    /// A manager of before has not told them, or what it told is no list.
+    Untold,
+    /// Their names.
+    Listed(Vec<String>),
+}
+
 impl Database {
     fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
         Ok(self.connection.prepare_cached(sql)?)
@@ -172,6 +194,29 @@ impl Database {
             [&key.kind, &key.namespace, &key.name],
             |row| row.get(0),
         )
+    }
+
+    pub(super) fn admits(&self, key: &ObjectKey, worker: &str) -> Result<Admission, StoreError> {
+        Ok(match self.workers(key)? {
+            Workers::OfNothing => Admission::Homeless,
+            Workers::Listed(workers) if !workers.iter().any(|listed| listed == worker) => Admission::NotListed,
+            Workers::Listed(_) | Workers::Untold => Admission::Listed,
+        })
+    }
+
+    /// The workers of an object on this node.
+    pub(super) fn workers(&self, key: &ObjectKey) -> Result<Workers, StoreError> {
+        let told: Option<Option<String>> = self.first(
+            "SELECT json_extract(body, '$.workers') FROM items
+             WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND secret = ''",
+            [&key.kind, &key.namespace, &key.name],
+            |row| row.get(0),
+        )?;
+        let Some(told) = told else {
+            return Ok(Workers::OfNothing);
+        };
+        let listed = told.and_then(|told| serde_json::from_str(&told).ok());
+        Ok(listed.map_or(Workers::Untold, Workers::Listed))
     }
 
     pub(super) fn object(&self, key: &ObjectKey) -> Result<Option<Object>, StoreError> {

@@ -25,6 +25,7 @@ use std::{
 pub use changes::Changes;
 pub use datasets::Finding;
 pub use error::StoreError;
+pub use items::Admission;
 pub use outbox::{NewReport, OutboxLimits, Totals};
 use skerry_edge::{
     Credential, Object, ObjectKey, Position, Row,
@@ -154,6 +155,12 @@ impl Store {
     pub async fn credential(&self, owner: &ObjectKey, secret: &str) -> Result<Option<Credential>, StoreError> {
         let (owner, secret) = (owner.clone(), secret.to_owned());
         self.call(move |database| database.credential(&owner, &secret)).await
+    }
+
+    /// Whether what this worker says of a resource is taken.
+    pub async fn admits(&self, key: &ObjectKey, worker: &str) -> Result<Admission, StoreError> {
+        let (key, worker) = (key.clone(), worker.to_owned());
+        self.call(move |database| database.admits(&key, &worker)).await
     }
 
     /// Puts a report into the outbox.

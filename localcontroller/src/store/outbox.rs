@@ -8,9 +8,10 @@
 //! are numbered anew when the object comes, as if they had been made then.
 
 use rusqlite::params;
+use serde::Deserialize;
 use skerry_edge::{ObjectKey, Report, ReportPayload, node::Outgoing};
 
-use super::{error::StoreError, writer::Database};
+use super::{error::StoreError, items::Workers, writer::Database};
 
 /// How much the outbox holds at most.
 #[derive(Clone, Copy, Debug)]
@@ -230,21 +231,48 @@ fn note_gap(database: &mut Database, count: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Gives the reports that waited for this object its uid; whether there were any.
-pub(super) fn house(database: &Database, key: &ObjectKey, uid: &str) -> Result<bool, StoreError> {
-    let waiting: Vec<u64> = database.all(
-        "SELECT seq FROM outbox
+/// Gives the reports that waited for this object its uid, except those of workers that it does not have here, which go;
+/// whether there are any to be sent.
+pub(super) fn house(database: &mut Database, key: &ObjectKey, uid: &str) -> Result<bool, StoreError> {
+    let waiting: Vec<(u64, String)> = database.all(
+        "SELECT seq, payload FROM outbox
          WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND uid IS NULL ORDER BY seq",
         [&key.kind, &key.namespace, &key.name],
-        |row| row.get(0),
+        |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    for seq in &waiting {
+    if waiting.is_empty() {
+        return Ok(false);
+    }
+    let workers = database.workers(key)?;
+    let mut housed = false;
+    for (seq, payload) in waiting {
+        if let (Workers::Listed(workers), Some(worker)) = (&workers, worker_of(&payload)?)
+            && !workers.contains(&worker)
+        {
+            tracing::warn!(%key, worker, "a report is dropped: the node has no such worker");
+            remove(database, seq)?;
+            continue;
+        }
         database.execute(
             "UPDATE outbox SET seq = ?1, uid = ?2 WHERE seq = ?3",
             params![next_seq(database)?, uid, seq],
         )?;
+        housed = true;
     }
-    Ok(!waiting.is_empty())
+    Ok(housed)
+}
+
+/// The worker whose message this is, if it is one's.
+fn worker_of(payload: &str) -> Result<Option<String>, StoreError> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let payload: ReportPayload = serde_json::from_str(payload).map_err(StoreError::damaged)?;
+    let named = payload
+        .message()
+        .and_then(|message| serde_json::from_str(message.json()).ok());
+    Ok(named.map(|Named { name }| name))
 }
 
 /// What is to be sent after this number, in order.

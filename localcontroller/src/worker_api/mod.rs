@@ -3,14 +3,18 @@
 //! Decides what a worker is answered and when: a report is in the durable outbox before its worker hears that all is
 //! well, so that no worker ever waits for the manager. It never looks at the link except to say how it stands.
 
+pub mod limits;
 mod message;
+mod origin;
+mod rate;
+mod serve;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, Path, Request, State, rejection::BytesRejection},
     http::{HeaderMap, StatusCode, header},
@@ -20,17 +24,19 @@ use axum::{
 };
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
-use skerry_edge::{limits, node};
+use skerry_edge::{limits::MAX_REPORT, node, seldom::Seldom};
 use tokio::{sync::watch, time::timeout};
 
-pub use self::message::{Meant, MessageError, read};
+pub use self::{
+    message::{Meant, MessageError, read},
+    origin::{Network, Origin, Stranger},
+    serve::{Caller, Port},
+};
 use crate::{
     metrics::{Metrics, Outcome},
-    store::{Store, StoreError},
+    store::{Admission, NewReport, Store, StoreError},
 };
-
-/// How long a request may take from its head to its answer. Workers are on this node, and the store is quick.
-const PATIENCE: Duration = Duration::from_secs(10);
+use rate::Rates;
 
 /// What the routes work with.
 #[derive(Clone, Debug)]
@@ -45,12 +51,13 @@ pub struct Api {
 
 /// All routes.
 pub fn router(api: Api) -> Router {
+    let workers = Workers::new(api.clone());
     Router::new()
-        .route("/sedna/workers/{worker}/info", post(info))
+        .route("/sedna/workers/{worker}/info", post(info).with_state(workers))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .layer(DefaultBodyLimit::max(limits::MAX_REPORT))
+        .layer(DefaultBodyLimit::max(MAX_REPORT))
         .layer(middleware::from_fn(in_time))
         .with_state(api)
 }
@@ -79,64 +86,131 @@ fn answer(status: StatusCode, message: impl Into<String>) -> Response {
 
 async fn in_time(request: Request, next: Next) -> Response {
     let late = || answer(StatusCode::REQUEST_TIMEOUT, "the request took too long");
-    timeout(PATIENCE, next.run(request)).await.unwrap_or_else(|_| late())
+    timeout(limits::REQUEST, next.run(request))
+        .await
+        .unwrap_or_else(|_| late())
+}
+
+/// What the workers' route works with.
+#[derive(Clone, Debug)]
+struct Workers {
+    api: Api,
+    rates: Arc<Rates>,
+    /// Whatever a worker sends, it does not fill the log.
+    line: Arc<Seldom>,
+}
+
+/// Why a worker's message is not taken: a word for metrics, and what the worker is told.
+struct Refusal(&'static str, StatusCode, String);
+
+impl Refusal {
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self("refused", status, message.into())
+    }
 }
 
 async fn info(
-    State(api): State<Api>,
+    State(workers): State<Workers>,
+    Extension(caller): Extension<Caller>,
     Path(worker): Path<String>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let (outcome, response) = take(&api.store, &worker, &headers, body).await;
-    api.metrics.worker_messages.get_or_create(&Outcome::new(outcome)).inc();
+    let (outcome, response) = match workers.take(&worker, caller, &headers, body).await {
+        Ok(outcome) => (outcome, answer(StatusCode::OK, "OK")),
+        Err(Refusal(outcome, status, message)) => {
+            if let Some(left_out) = workers.line.line() {
+                let worker: String = worker.chars().take(skerry_edge::limits::MAX_NAME).collect();
+                tracing::warn!(worker, %status, message, left_out, "a worker's message is refused");
+            }
+            (outcome, answer(status, message))
+        }
+    };
+    let counted = &workers.api.metrics.worker_messages;
+    counted.get_or_create(&Outcome::new(outcome)).inc();
     response
 }
 
-async fn take(
-    store: &Store,
-    worker: &str,
-    headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> (&'static str, Response) {
-    let refuse = |status, message: String| {
-        tracing::warn!(worker, %status, message, "a worker's message is refused");
-        ("refused", answer(status, message))
-    };
-    if !is_json(headers) {
-        let message = "a worker's message has to be JSON, with Content-Type: application/json";
-        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, message.to_owned());
+impl Workers {
+    fn new(api: Api) -> Self {
+        Self {
+            api,
+            rates: Arc::default(),
+            line: Arc::default(),
+        }
     }
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return refuse(rejection.status(), rejection.body_text()),
-    };
-    let report = match read(worker, &body) {
-        Ok(Meant::Report(report)) => *report,
-        Ok(Meant::Nothing(why)) => {
-            tracing::warn!(worker, why, "a worker's message is dropped");
-            return ("dropped", answer(StatusCode::OK, "OK"));
+
+    /// Takes a message, in the order in which it costs little to refuse it; a word for what became of it.
+    async fn take(
+        &self,
+        worker: &str,
+        Caller(caller): Caller,
+        headers: &HeaderMap,
+        body: Result<Bytes, BytesRejection>,
+    ) -> Result<&'static str, Refusal> {
+        caller.map_err(|stranger| Refusal("stranger", StatusCode::FORBIDDEN, stranger.to_string()))?;
+        if !is_json(headers) {
+            let message = "a worker's message has to be JSON, with Content-Type: application/json";
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
-        Err(error) => {
-            let status = match error {
-                MessageError::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-                MessageError::Malformed(_) | MessageError::Name { .. } | MessageError::TooDeep => {
-                    StatusCode::BAD_REQUEST
+        let body = body.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+        let report = match read(worker, &body) {
+            Ok(Meant::Report(report)) => *report,
+            Ok(Meant::Nothing(why)) => {
+                if let Some(left_out) = self.line.line() {
+                    tracing::warn!(worker, why, left_out, "a worker's message is dropped");
                 }
-            };
-            return refuse(status, error.to_string());
-        }
-    };
-    match store.push(report).await {
-        Ok(()) => ("accepted", answer(StatusCode::OK, "OK")),
-        Err(error) => {
-            tracing::error!(worker, %error, "a worker's report cannot be kept");
-            let status = match error {
-                StoreError::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
-                _ => StatusCode::SERVICE_UNAVAILABLE,
-            };
-            ("failed", answer(status, error.to_string()))
-        }
+                return Ok("dropped");
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.admit(worker, &report).await?;
+        self.api.store.push(report).await?;
+        Ok("accepted")
+    }
+
+    /// Whether the node has this worker, and the worker has not had its share.
+    async fn admit(&self, worker: &str, report: &NewReport) -> Result<(), Refusal> {
+        let key = &report.key;
+        let share = match self.api.store.admits(key, worker).await? {
+            Admission::Listed => format!("{key}/{worker}"),
+            // Of whom nothing is known yet, all have one share.
+            Admission::Homeless => String::new(),
+            Admission::NotListed => {
+                let message = format!("{key} has no worker {worker:?} on this node");
+                return Err(Refusal("unknown_worker", StatusCode::FORBIDDEN, message));
+            }
+        };
+        self.rates.take(&share).map_err(|wait| {
+            let message = format!(
+                "more than {} messages at once, and one in {} ms: try again in {} ms",
+                limits::BURST,
+                limits::EVERY.as_millis(),
+                wait.as_millis()
+            );
+            Refusal("too_many", StatusCode::TOO_MANY_REQUESTS, message)
+        })
+    }
+}
+
+impl From<MessageError> for Refusal {
+    fn from(error: MessageError) -> Self {
+        let status = match error {
+            MessageError::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            MessageError::Malformed(_) | MessageError::Name { .. } | MessageError::TooDeep => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "a worker's report cannot be kept");
+        let status = match error {
+            StoreError::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self("failed", status, error.to_string())
     }
 }
 

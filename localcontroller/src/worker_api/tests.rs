@@ -1,5 +1,7 @@
 //! The routes as a worker meets them, without a socket.
 
+use std::{net::Ipv4Addr, time::Duration};
+
 use axum::{
     body::{Body, to_bytes},
     http::Request,
@@ -18,6 +20,7 @@ use crate::store::OutboxLimits;
 struct Fixture {
     directory: TempDir,
     store: Store,
+    api: Api,
     router: Router,
     link: watch::Sender<node::State>,
 }
@@ -28,15 +31,16 @@ async fn fixture() -> Fixture {
         .await
         .unwrap();
     let (link, receiver) = watch::channel(node::State::Connecting);
-    let router = router(Api {
+    let api = Api {
         store: store.clone(),
         link: receiver,
         metrics: Arc::default(),
-    });
+    };
     Fixture {
         directory,
         store,
-        router,
+        router: router(api.clone()),
+        api,
         link,
     }
 }
@@ -52,7 +56,9 @@ impl Fixture {
     }
 
     async fn post(&self, worker: &str, kind: &str, body: impl Into<Body>) -> (StatusCode, String, String) {
-        let request = Request::post(format!("/sedna/workers/{worker}/info")).header(header::CONTENT_TYPE, kind);
+        let request = Request::post(format!("/sedna/workers/{worker}/info"))
+            .header(header::CONTENT_TYPE, kind)
+            .extension(Caller(Ok(())));
         self.send(request.body(body.into()).unwrap()).await
     }
 
@@ -62,11 +68,17 @@ impl Fixture {
     }
 
     async fn reports(&self) -> usize {
+        self.hold(json!({})).await;
+        self.store.fetch(0, 1_000).await.unwrap().len()
+    }
+
+    /// The node is told of the job.
+    async fn hold(&self, body: serde_json::Value) {
         let object = Object {
             key: ObjectKey::new("federatedlearningjob", "default", "job"),
             uid: "u".to_owned(),
             generation: 1,
-            body: json!({}).into(),
+            body: body.into(),
         };
         let epoch = skerry_edge::Epoch {
             lease: "l".to_owned(),
@@ -77,7 +89,6 @@ impl Fixture {
             position: Position::start("c", epoch),
         };
         self.store.apply(batch).await.unwrap();
-        self.store.fetch(0, 1_000).await.unwrap().len()
     }
 }
 
@@ -132,7 +143,7 @@ async fn what_is_wrong_is_said_in_the_same_shape() {
         (
             "trainer-1",
             "application/json",
-            " ".repeat(limits::MAX_REPORT + 1),
+            " ".repeat(MAX_REPORT + 1),
             413,
             "length limit",
         ),
@@ -205,4 +216,93 @@ async fn what_happens_is_counted() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn a_worker_of_another_node_is_turned_away() {
+    let fixture = fixture().await;
+    let stranger = Stranger(Ipv4Addr::new(203, 0, 113, 7).into());
+    let request = Request::post("/sedna/workers/trainer-1/info")
+        .header(header::CONTENT_TYPE, "application/json")
+        .extension(Caller(Err(stranger)));
+    let (status, _, body) = fixture.send(request.body(message().to_string().into()).unwrap()).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(
+        body.contains("\"Status\": 403") && body.contains("203.0.113.7 is neither"),
+        "{body}"
+    );
+    assert_eq!(fixture.reports().await, 0);
+    let (_, text) = fixture.get("/metrics").await;
+    assert!(text.contains("worker_messages_total{outcome=\"stranger\"} 1"), "{text}");
+}
+
+#[tokio::test]
+async fn a_worker_that_the_node_does_not_have_is_turned_away() {
+    let fixture = fixture().await;
+    fixture.hold(json!({"workers": ["trainer-2", "trainer-3"]})).await;
+    let (status, _, body) = fixture
+        .post("trainer-1", "application/json", message().to_string())
+        .await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(
+        body.contains("federatedlearningjob/default/job has no worker \\\"trainer-1\\\" on this node"),
+        "{body}"
+    );
+    fixture.hold(json!({"workers": ["trainer-2", "trainer-1"]})).await;
+    let (status, ..) = fixture
+        .post("trainer-1", "application/json", message().to_string())
+        .await;
+    assert_eq!(status, StatusCode::OK, "it has it now");
+    assert_eq!(fixture.reports().await, 1);
+}
+
+#[tokio::test]
+async fn a_worker_that_was_quicker_than_the_manager_is_judged_when_the_node_hears_of_it() {
+    let fixture = fixture().await;
+    let of = |worker: &str| {
+        let mut message = message();
+        message["name"] = json!(worker);
+        message.to_string()
+    };
+    for worker in ["trainer-1", "trainer-9"] {
+        let (status, ..) = fixture.post(worker, "application/json", of(worker)).await;
+        assert_eq!(status, StatusCode::OK);
+    }
+    fixture.hold(json!({"workers": ["trainer-1"]})).await;
+    let sent = fixture.store.fetch(0, 10).await.unwrap();
+    let [skerry_edge::node::Outgoing::Report(report)] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    let message = report.payload.message().unwrap().value().unwrap();
+    assert_eq!(message["name"], "trainer-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_floods_is_told_to_wait_and_holds_up_no_other() {
+    let fixture = fixture().await;
+    fixture.hold(json!({"workers": ["trainer-1", "trainer-2"]})).await;
+    // Without the routes, whose time-outs the paused clock would run into while the store works.
+    let workers = Workers::new(fixture.api.clone());
+    let post = async |worker: &str| {
+        let mut message = message();
+        message["name"] = json!(worker);
+        let body = Ok(message.to_string().into());
+        let taken = workers.take(worker, Caller(Ok(())), &HeaderMap::new(), body).await;
+        taken.map_err(|Refusal(outcome, status, message)| (outcome, status.as_u16(), message))
+    };
+    for _ in 0..limits::BURST {
+        assert_eq!(post("trainer-1").await, Ok("accepted"));
+    }
+    let (outcome, status, message) = post("trainer-1").await.unwrap_err();
+    assert_eq!((outcome, status), ("too_many", 429));
+    assert!(message.contains("try again in 20 ms"), "{message}");
+    assert_eq!(post("trainer-2").await, Ok("accepted"));
+    tokio::time::advance(limits::EVERY).await;
+    assert_eq!(
+        post("trainer-1").await,
+        Ok("accepted"),
+        "what was refused can be sent again"
+    );
+    let kept = fixture.store.fetch(0, 10_000).await.unwrap().len();
+    assert_eq!(kept, limits::BURST as usize + 2);
 }
