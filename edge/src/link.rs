@@ -51,6 +51,8 @@ pub trait Store: Send + Sync + 'static {
 pub struct Signals {
     /// Notified when something was put into the outbox.
     pub outbox: Arc<Notify>,
+    /// Notified when the dialer proves by something else who the node is.
+    pub identity_changed: Arc<Notify>,
     /// How the link stands.
     pub state: watch::Sender<State>,
     /// Ends the link.
@@ -66,6 +68,7 @@ impl Signals {
         };
         Self {
             outbox: Arc::default(),
+            identity_changed: Arc::default(),
             state: watch::Sender::new(state),
             stop,
         }
@@ -99,6 +102,7 @@ pub async fn run<D, S>(
             () = signals.stop.cancelled() => break,
             () = sleep_until(wake_at) => Input::Tick,
             () = signals.outbox.notified() => Input::OutboxGrew,
+            () = signals.identity_changed.notified() => Input::IdentityChanged,
             input = orders.next() => input,
             event = connection.next() => event.unwrap_or_else(|cause| {
                 connection = Connection::None;

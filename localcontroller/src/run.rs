@@ -142,7 +142,7 @@ impl Link {
         let Some((dialer, told)) = identity.join(&signals).await else {
             return Ok(());
         };
-        let kept = identity.keep(signals.state.subscribe(), told);
+        let kept = identity.keep(signals.clone(), told);
         tokio::select! {
             linked = link::run(node, dialer, store, metrics, signals) => linked,
             () = kept => Ok(()),

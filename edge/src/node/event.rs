@@ -34,6 +34,8 @@ pub enum Input {
         /// What ended it, for whoever looks at the node.
         cause: String,
     },
+    /// The node proves by something else who it is: what was refused may be taken now.
+    IdentityChanged,
     /// A frame has come, read with [`Downstream::decode`].
     Frame(Result<Received<Downstream>, MessageError>),
     /// A ping or a pong has come.

@@ -9,6 +9,8 @@ use crate::limits;
 pub(super) struct Reconnect {
     failures: u32,
     ask: Option<Ask>,
+    /// The next dial is made as somebody else.
+    anew: bool,
 }
 
 /// What the end of a session asks for instead of the usual wait.
@@ -31,6 +33,14 @@ impl Reconnect {
         self.ask = Some(Ask::Slowly);
     }
 
+    /// What was refused or failed was who the node was, and that has changed: the next dial is made at once, once.
+    pub(super) fn anew(&mut self) {
+        *self = Self {
+            anew: true,
+            ..Self::default()
+        };
+    }
+
     /// The wait from now, with `jitter` from [0, 1); `lasted` is how long the session was up, if it came up at all.
     pub(super) fn next(&mut self, lasted: Option<Duration>, jitter: f64) -> Duration {
         let (first, last) = limits::RECONNECT;
@@ -39,7 +49,11 @@ impl Reconnect {
         }
         let bound = first.saturating_mul(2_u32.saturating_pow(self.failures)).min(last);
         self.failures = self.failures.saturating_add(1);
-        match self.ask.take() {
+        let ask = self.ask.take();
+        if std::mem::take(&mut self.anew) {
+            return Duration::ZERO;
+        }
+        match ask {
             Some(Ask::After(after)) => after,
             Some(Ask::Slowly) => last.mul_f64(f64::midpoint(1.0, jitter.clamp(0.0, 1.0))),
             None => bound.mul_f64(jitter.clamp(0.0, 1.0)),
@@ -79,6 +93,17 @@ mod tests {
         assert_eq!(reconnect.next(None, 0.9), Duration::from_millis(1_234));
         reconnect.after(Duration::MAX);
         assert_eq!(reconnect.next(None, 0.9), limits::MAX_RECONNECT_AFTER);
+    }
+
+    #[test]
+    fn who_has_become_somebody_else_does_not_wait_once() {
+        let mut reconnect = Reconnect::default();
+        let before: Duration = (0..6).map(|_| reconnect.next(None, 1.0)).sum();
+        assert!(before > Duration::from_secs(30));
+        reconnect.anew();
+        reconnect.slowly();
+        let waits: Vec<_> = (0..3).map(|_| reconnect.next(None, 1.0).as_millis()).collect();
+        assert_eq!(waits, [0, 1_000, 2_000]);
     }
 
     #[test]

@@ -173,6 +173,10 @@ impl Session {
                 self.disconnected(now, jitter, cause);
                 Ok(())
             }
+            Input::IdentityChanged => {
+                self.identity_changed(now);
+                Ok(())
+            }
             Input::Frame(frame) => self.frame(now, frame, &mut out),
             Input::Heard => {
                 self.heard(now);
@@ -289,6 +293,22 @@ impl Session {
             .reconnect
             .next(up_since.map(|since| now.saturating_sub(since)), jitter);
         self.phase = Phase::Waiting { until: now + wait };
+    }
+
+    /// A session that is up stays; the next one is begun with what is new.
+    fn identity_changed(&mut self, now: Duration) {
+        match &mut self.phase {
+            Phase::Waiting { until } => {
+                *until = now;
+                self.reconnect = Reconnect::default();
+            }
+            Phase::Connected(Connection {
+                stage: Stage::Live { .. },
+                ..
+            }) => {}
+            // Begun with what was before.
+            Phase::Dialling | Phase::Connected(_) | Phase::Closing { .. } => self.reconnect.anew(),
+        }
     }
 
     fn heard(&mut self, now: Duration) {

@@ -415,3 +415,29 @@ fn the_answer_to_a_digest_is_cut_to_frames_that_the_manager_takes() {
     assert_eq!(chunks, &[3]);
     assert!(found.iter().all(|row| chunk_of(&row.key, 16) == 3) && !found.is_empty());
 }
+
+#[test]
+fn a_node_that_has_another_identity_dials_at_once_and_ends_no_session_for_it() {
+    // It waits, since it was refused.
+    let mut link = Link::greeting(None);
+    let refusal = Downstream::Refused {
+        reason: RefusedReason::Node,
+        hint: "turned away".to_owned(),
+    };
+    link.frame(refusal.clone());
+    assert!(link.cut(0.0) >= Duration::from_secs(15));
+    assert_eq!(link.input(Input::Tick), [], "not yet");
+    link.input(Input::IdentityChanged);
+    assert_eq!(link.session.wake_at(), Some(NOW));
+    link.dial();
+    // It is about to be refused.
+    link.input(Input::IdentityChanged);
+    link.frame(refusal);
+    assert_eq!(link.cut(0.9), Duration::ZERO);
+    link.dial();
+    assert!(link.cut(0.9) > Duration::ZERO, "once");
+
+    let mut link = Link::live();
+    assert_eq!(link.input(Input::IdentityChanged), []);
+    assert_eq!(link.session.state(), State::Live);
+}

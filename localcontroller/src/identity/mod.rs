@@ -239,8 +239,9 @@ impl Identity {
     }
 
     /// Keeps the certificate young, and joins again where there is a new token and the manager does not take the node as it
-    /// is; `told` of what comes of it. Until it is dropped.
-    pub async fn keep(mut self, mut state: watch::Receiver<State>, told: watch::Sender<Arc<ClientConfig>>) {
+    /// is; `told` of what comes of it, and then the link. Until it is dropped.
+    pub async fn keep(mut self, signals: Signals, told: watch::Sender<Arc<ClientConfig>>) {
+        let mut state = signals.state.subscribe();
         let (mut live, mut renewal, mut look) = (false, Instant::now() + self.pause(), Instant::now() + TOKEN);
         let mut said = String::new();
         loop {
@@ -267,7 +268,10 @@ impl Identity {
             };
             renewal = Instant::now() + self.pause();
             match news {
-                Ok(Some(config)) => drop(told.send_replace(config)),
+                Ok(Some(config)) => {
+                    told.send_replace(config);
+                    signals.identity_changed.notify_one();
+                }
                 Ok(None) => {}
                 Err(why) if why == said => {}
                 Err(why) => {
