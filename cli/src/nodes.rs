@@ -7,6 +7,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use skerry_crds::skerry::v1alpha1::Session;
 use skerry_globalmanager::identity::{
     IdentityError,
     operator::{self, NodeRow},
@@ -125,21 +126,45 @@ fn failure(error: &IdentityError) -> Failure {
 
 fn table(nodes: &[NodeRow]) -> String {
     let time = |time: Option<Timestamp>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
-    let mut rows = vec![["NAME", "CERTIFIED", "EXPIRES", "REVOKED BEFORE"].map(str::to_owned)];
+    let columns = [
+        "NAME",
+        "CONNECTED SINCE",
+        "VERSION",
+        "ASSIGNED",
+        "ACKED",
+        "OLDEST UNACKED",
+        "CERTIFIED",
+        "EXPIRES",
+        "REVOKED BEFORE",
+    ];
+    let mut rows = vec![columns.map(str::to_owned)];
     rows.extend(nodes.iter().map(|node| {
         let NodeRow {
             name,
+            session,
             certificate,
             revoked_before,
         } = node;
+        let of_session = |read: fn(&Session) -> Option<String>| {
+            let read = session.as_ref().and_then(read);
+            read.unwrap_or_else(|| "-".to_owned())
+        };
+        let since = |session: &Session| session.connected.then(|| session.since.0.to_string());
+        let acked = |session: &Session| Some((session.assigned - session.unacknowledged).max(0).to_string());
+        let oldest = |session: &Session| session.oldest_unacknowledged.as_ref().map(|time| time.0.to_string());
         [
             name.clone(),
+            of_session(since),
+            of_session(|session| session.version.clone()),
+            of_session(|session| Some(session.assigned.to_string())),
+            of_session(acked),
+            of_session(oldest),
             time(certificate.map(|(issued, _)| issued)),
             time(certificate.map(|(_, expires)| expires)),
             time(*revoked_before),
         ]
     }));
-    let widths: [usize; 4] = std::array::from_fn(|at| {
+    let widths: [usize; 9] = std::array::from_fn(|at| {
         rows.iter()
             .filter_map(|row| row.get(at))
             .map(String::len)
@@ -158,6 +183,8 @@ fn table(nodes: &[NodeRow]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
     #[test]
@@ -166,19 +193,28 @@ mod tests {
         let nodes = [
             NodeRow {
                 name: "edge-1".to_owned(),
+                session: Some(Session {
+                    connected: true,
+                    since: Time(at("2026-01-01T06:00:00Z")),
+                    version: Some("0.1.0".to_owned()),
+                    assigned: 12,
+                    unacknowledged: 2,
+                    oldest_unacknowledged: Some(Time(at("2026-01-03T06:00:00Z"))),
+                }),
                 certificate: Some((at("2026-01-01T00:00:00Z"), at("2026-04-01T00:00:00Z"))),
                 revoked_before: None,
             },
             NodeRow {
                 name: "edge-17".to_owned(),
+                session: None,
                 certificate: None,
                 revoked_before: Some(at("2026-01-02T00:00:00Z")),
             },
         ];
         let expected = "\
-NAME     CERTIFIED             EXPIRES               REVOKED BEFORE
-edge-1   2026-01-01T00:00:00Z  2026-04-01T00:00:00Z  -
-edge-17  -                     -                     2026-01-02T00:00:00Z
+NAME     CONNECTED SINCE       VERSION  ASSIGNED  ACKED  OLDEST UNACKED        CERTIFIED             EXPIRES               REVOKED BEFORE
+edge-1   2026-01-01T06:00:00Z  0.1.0    12        10     2026-01-03T06:00:00Z  2026-01-01T00:00:00Z  2026-04-01T00:00:00Z  -
+edge-17  -                     -        -         -      -                     -                     -                     2026-01-02T00:00:00Z
 ";
         assert_eq!(table(&nodes), expected);
     }

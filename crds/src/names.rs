@@ -9,6 +9,8 @@ pub const MANAGER: &str = "skerry-globalmanager";
 pub const MANAGER_STATUS: &str = "skerry-globalmanager-status";
 /// The field manager that writes what nodes report.
 pub const MANAGER_EDGE: &str = "skerry-edge";
+/// The field manager that writes how nodes' sessions stand.
+pub const MANAGER_SESSIONS: &str = "skerry-edge-sessions";
 
 /// What identity on the edge link keeps in the manager's namespace.
 pub mod identity {

@@ -25,6 +25,9 @@ use serde::{Deserialize, Serialize};
     schema = "disabled",
     category = "skerry",
     doc = "A node that has joined over the edge link, by its name.",
+    printcolumn(name = "Connected", type_ = "boolean", json_path = ".status.session.connected"),
+    printcolumn(name = "Since", type_ = "date", json_path = ".status.session.since"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.session.version"),
     printcolumn(name = "Certified", type_ = "date", json_path = ".status.certificate.issued"),
     printcolumn(name = "Expires", type_ = "string", json_path = ".status.certificate.expires"),
     printcolumn(name = "Revoked", type_ = "string", json_path = ".spec.revokedBefore"),
@@ -45,6 +48,9 @@ pub struct EdgeNodeStatus {
     /// Its newest certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<Certificate>,
+    /// Its session with the manager, as of half a minute ago at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
 }
 
 /// A certificate of a node.
@@ -54,4 +60,24 @@ pub struct Certificate {
     pub issued: Time,
     /// Until when it is valid.
     pub expires: Time,
+}
+
+/// How the session of a node stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// Whether there is one.
+    pub connected: bool,
+    /// Since when there is one, or none.
+    pub since: Time,
+    /// The version of the node's local controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How many objects and credentials the node should hold.
+    pub assigned: i64,
+    /// How many changes it has not acknowledged, deletions included.
+    pub unacknowledged: i64,
+    /// Since when the oldest of those waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_unacknowledged: Option<Time>,
 }

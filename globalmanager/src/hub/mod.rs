@@ -158,6 +158,11 @@ impl Hub {
         });
     }
 
+    /// Whether nodes are served.
+    pub fn leads(&self) -> bool {
+        self.shared.term.borrow().is_some()
+    }
+
     /// Whether it is known whose certificates are revoked.
     pub fn knows_revocations(&self) -> bool {
         self.shared.revocations.borrow().is_some()

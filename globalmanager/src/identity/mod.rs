@@ -5,6 +5,7 @@
 //!   Secret skerry-edge-authority ──▶ Authority ──▶ the listener's own certificate
 //!   Secrets skerry-join-<id>  ◀──▶ /join ──▶ certificate ──▶ EdgeNode <node>, status
 //!   EdgeNodes, spec.revokedBefore ──▶ hub, /renew
+//!   hub ──▶ EdgeNodes, status.session
 //! ```
 //!
 //! What counts as proof is decided by [`skerry_edge::identity`]. Every manager serves this, leader or not: nothing is kept
@@ -14,6 +15,7 @@ mod authority;
 mod nodes;
 pub mod operator;
 mod routes;
+pub mod sessions;
 mod tokens;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -135,10 +137,12 @@ impl Identity {
         let listener = TlsListener::new(listener, Arc::new(config), hub.doors()).map_err(|error| tls(&error))?;
         tracing::info!(authority = %authority.fingerprint(), "nodes can connect over TLS");
         let revocations = nodes::watch(self.client.clone(), self.namespace.clone(), hub.clone());
+        let told = sessions::tell(self.client.clone(), self.namespace.clone(), hub.clone());
         let router = routes::router(self, authority, &hub);
         tokio::select! {
             () = server::serve(listener, router, stop) => {}
             () = revocations => {}
+            () = told => {}
         }
         Ok(())
     }

@@ -109,6 +109,7 @@ pub(super) async fn certified(
             issued: Time(*issued),
             expires: Time(*expires),
         }),
+        session: None,
     };
     nodes
         .patch_status(node, &how, &object(json!({"status": status})))

@@ -9,7 +9,7 @@ use kube::{
 use serde_json::json;
 use skerry_crds::{
     names::identity::AUTHORITY,
-    skerry::v1alpha1::{EdgeNode, EdgeNodeSpec, EdgeNodeStatus},
+    skerry::v1alpha1::{EdgeNode, EdgeNodeSpec, EdgeNodeStatus, Session},
 };
 use skerry_edge::{
     identity::{AuthorityError, JoinToken, TokenRecord},
@@ -28,6 +28,8 @@ pub struct NodeRow {
     pub name: String,
     /// When its newest certificate was issued, and until when that is valid.
     pub certificate: Option<(Timestamp, Timestamp)>,
+    /// Its session, as of half a minute ago; nothing where it has had none.
+    pub session: Option<Session>,
     /// Certificates from before this time are revoked.
     pub revoked_before: Option<Timestamp>,
 }
@@ -93,9 +95,10 @@ pub async fn list(client: &Client, namespace: &str) -> Result<Vec<NodeRow>, Iden
         .await
         .map_err(api("list EdgeNodes"))?;
     let rows = found.into_iter().map(|node| {
-        let EdgeNodeStatus { certificate } = node.status.clone().unwrap_or_default();
+        let EdgeNodeStatus { certificate, session } = node.status.clone().unwrap_or_default();
         NodeRow {
             name: node.name_any(),
+            session,
             certificate: certificate.map(|certificate| (certificate.issued.0, certificate.expires.0)),
             revoked_before: node.spec.revoked_before.map(|before| before.0),
         }

@@ -12,7 +12,7 @@ use kube::{Api, api::ListParams};
 use party::{Cluster, Node, Said};
 use skerry_crds::skerry::v1alpha1::EdgeNode;
 use skerry_edge::identity::{Authority, JoinToken};
-use skerry_globalmanager::identity::{Terms, operator};
+use skerry_globalmanager::identity::{Terms, operator, sessions::Sessions};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const GRACE: SignedDuration = SignedDuration::from_hours(24);
@@ -39,6 +39,44 @@ async fn a_node_joins_once_and_then_has_sessions_under_its_name() {
     let secrets: Api<Secret> = Api::namespaced(cluster.client(), "default");
     let kept = format!("{:?}", secrets.list(&ListParams::default()).await.unwrap());
     assert!(!kept.contains(token.secret()), "the manager keeps hashes only");
+}
+
+#[tokio::test]
+async fn operators_see_how_sessions_stand_and_nothing_is_written_twice() {
+    let cluster = Cluster::new().await;
+    let manager = cluster.manager().await;
+    let mut node = Node::new("edge-1");
+    node.join(&manager, &cluster.invite("edge-1", HOUR).await)
+        .await
+        .unwrap();
+    let mut sessions = Sessions::new(&cluster.client(), "default", manager.hub.clone());
+    let seen = async || operator::list(&cluster.client(), "default").await.unwrap()[0].clone();
+    let now = Timestamp::now();
+
+    sessions.look(now).await.unwrap();
+    assert_eq!(seen().await.session, None, "it has joined, and has had no session");
+    let live = manager.connect(&node, "edge-1").await.unwrap().welcomed().await;
+    sessions.look(now).await.unwrap();
+    let session = seen().await.session.unwrap();
+    assert!(session.connected);
+    assert_eq!((session.version.as_deref(), session.assigned), (Some("test"), 0));
+    assert!(seen().await.certificate.is_some(), "what others wrote stays");
+
+    let revision = cluster.revision();
+    for _ in 0..20 {
+        sessions.look(Timestamp::now()).await.unwrap();
+    }
+    assert_eq!(cluster.revision(), revision, "that time has passed is no news");
+
+    drop(live);
+    manager.without_sessions().await;
+    // A manager that has just begun knows it from what the one before wrote.
+    let mut sessions = Sessions::new(&cluster.client(), "default", manager.hub.clone());
+    sessions.look(now).await.unwrap();
+    let gone = seen().await.session.unwrap();
+    assert_eq!((gone.connected, gone.version.as_deref()), (false, Some("test")));
+    manager.hub.stand_down();
+    sessions.look(now).await.unwrap();
 }
 
 #[tokio::test]

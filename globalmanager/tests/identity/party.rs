@@ -74,6 +74,11 @@ impl Cluster {
         Self(server)
     }
 
+    /// Of the last write.
+    pub(crate) fn revision(&self) -> u64 {
+        self.0.revision()
+    }
+
     pub(crate) fn client(&self) -> Client {
         self.0.client()
     }
@@ -183,7 +188,7 @@ impl Reports for NoReports {
 pub(crate) struct Manager {
     address: SocketAddr,
     authority: Authority,
-    hub: Hub,
+    pub(crate) hub: Hub,
     stop: CancellationToken,
     serving: JoinHandle<()>,
 }
@@ -199,6 +204,13 @@ impl Manager {
             SignedDuration::from_hours(1),
         );
         while self.session(&probe, "probe").await == Said::Restarting {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until no node is connected.
+    pub(crate) async fn without_sessions(&self) {
+        while self.hub.snapshot().sessions > 0 {
             tokio::task::yield_now().await;
         }
     }
@@ -270,6 +282,12 @@ impl Said {
 pub(crate) struct Session(NodeSocket<<TlsDialer as Dialer>::Io>);
 
 impl Session {
+    /// One that was let in.
+    pub(crate) async fn welcomed(mut self) -> Self {
+        assert_eq!(self.next().await, Said::Welcome);
+        self
+    }
+
     pub(crate) async fn next(&mut self) -> Said {
         loop {
             match self.0.next().await {
