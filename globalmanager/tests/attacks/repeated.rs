@@ -1,4 +1,4 @@
-//! The same again, in another order, too much at once, or about what is another's.
+//! The same again, in another order, too much at once, or about what another holds.
 
 use serde_json::json;
 use skerry_edge::limits;
@@ -122,7 +122,7 @@ async fn a_flood_of_reports_is_bounded_by_the_window_and_holds_up_no_other_node(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_on_what_is_anothers_or_no_more_is_refused_and_the_session_goes_on() {
+async fn a_report_on_what_another_holds_or_nobody_any_more_is_refused_and_the_session_goes_on() {
     let world = World::plain();
     world.place("edge-2", "others", 1);
     let mut wire = holder(&world).await;
