@@ -8,7 +8,6 @@
 
 use std::{
     collections::BTreeMap,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -26,7 +25,10 @@ use kube::{
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::json;
 use skerry_crds::sedna::v1alpha1::{Dataset, DatasetSpec};
-use skerry_sandbox::ApiServer;
+use skerry_tests::{
+    definitions::KINDS,
+    loopback::{free_port, serve},
+};
 use tokio::sync::Notify;
 
 const OBJECTS: usize = 1_000;
@@ -151,7 +153,7 @@ async fn the_store_ends_equal_to_what_was_declared() {
     println!("SKERRY_SEED={seed}");
     let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = tempfile::tempdir().unwrap();
-    let api = serve(folder.path()).await;
+    let api = serve(folder.path(), &KINDS).await;
     let mut parts = Parts {
         folder: folder.path().to_owned(),
         port: free_port(),
@@ -249,25 +251,4 @@ async fn edit_all(datasets: Api<Dataset>, edited: Arc<AtomicUsize>, progress: Ar
             }
         })
         .await;
-}
-
-/// The API server on loopback, with our CRDs, and a kubeconfig for it.
-async fn serve(folder: &Path) -> ApiServer {
-    let api = ApiServer::new();
-    skerry_tests::definitions::install(&api.client(), &skerry_tests::definitions::KINDS).await;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(axum::serve(listener, api.router()).into_future());
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "s",
-        "clusters": [{"name": "s", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "s", "context": {"cluster": "s", "user": "u"}}],
-    });
-    std::fs::write(folder.join("kubeconfig"), kubeconfig.to_string()).unwrap();
-    api
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

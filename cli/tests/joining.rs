@@ -5,17 +5,19 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 use std::{
-    net::TcpListener,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
-use serde_json::json;
 use skerry_crds::skerry::v1alpha1::EdgeNode;
 use skerry_sandbox::ApiServer;
+use skerry_tests::{
+    definitions::KINDS,
+    loopback::{free_port, serve},
+};
 use tokio::time::{interval, timeout};
 
 /// Longer than anything here takes: a node that was refused comes back within half a minute.
@@ -37,11 +39,11 @@ impl World {
     async fn start() -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
-        let api = serve(folder.path()).await;
+        let api = serve(folder.path(), &[&KINDS[..], &["EdgeNode"]].concat()).await;
         let (plain, tls, admin) = (free_port(), free_port(), free_port());
         let manager = Command::new(env!("CARGO_BIN_EXE_skerry"))
             .arg("globalmanager")
-            .args(["--kubeconfig", path(folder.path(), "kubeconfig").to_str().unwrap()])
+            .args(["--kubeconfig", folder.path().join("kubeconfig").to_str().unwrap()])
             .args([
                 "--websocket-address",
                 "127.0.0.1",
@@ -73,7 +75,7 @@ impl World {
             .arg("nodes")
             .args(args)
             .args(["--namespace", "default"])
-            .env("KUBECONFIG", path(self.folder.path(), "kubeconfig"))
+            .env("KUBECONFIG", self.folder.path().join("kubeconfig"))
             .output()
             .unwrap()
     }
@@ -85,7 +87,7 @@ impl World {
         })
         .await;
         let token = self.nodes(&["join-token", "edge-1", "--expires", "10m"]).stdout;
-        std::fs::write(path(self.folder.path(), "join.token"), token).unwrap();
+        std::fs::write(self.folder.path().join("join.token"), token).unwrap();
     }
 
     fn node_command(&self) -> Command {
@@ -99,7 +101,7 @@ impl World {
                 "edge-1",
             ])
             .args(["--bind-address", "127.0.0.1", "--bind-port", "0"])
-            .args(["--rootfs-mount-dir", path(self.folder.path(), "root").to_str().unwrap()])
+            .args(["--rootfs-mount-dir", self.folder.path().join("root").to_str().unwrap()])
             .stdin(Stdio::null());
         command
     }
@@ -110,7 +112,7 @@ impl World {
             .node_command()
             .args([
                 "--join-token-file",
-                path(self.folder.path(), "join.token").to_str().unwrap(),
+                self.folder.path().join("join.token").to_str().unwrap(),
             ])
             .stdout(log(self.folder.path(), "node"))
             .stderr(log(self.folder.path(), "node"))
@@ -174,7 +176,7 @@ impl World {
     }
 
     fn said(&self, part: &str) -> String {
-        std::fs::read_to_string(path(self.folder.path(), &format!("{part}.log"))).unwrap_or_default()
+        std::fs::read_to_string(self.folder.path().join(format!("{part}.log"))).unwrap_or_default()
     }
 }
 
@@ -208,7 +210,7 @@ async fn a_node_joins_stays_is_turned_away_and_joins_again() {
     );
 
     // The token is of no more use, and the identity outlives the process.
-    std::fs::remove_file(path(world.folder.path(), "join.token")).unwrap();
+    std::fs::remove_file(world.folder.path().join("join.token")).unwrap();
     world.start_node();
     world
         .until("second connection", || async {
@@ -246,37 +248,11 @@ async fn commands_about_nodes_say_what_is_wrong() {
     }
 }
 
-fn path(folder: &Path, name: &str) -> PathBuf {
-    folder.join(name)
-}
-
 fn log(folder: &Path, part: &str) -> std::fs::File {
     let mut options = std::fs::File::options();
     options
         .create(true)
         .append(true)
-        .open(path(folder, &format!("{part}.log")))
+        .open(folder.join(format!("{part}.log")))
         .unwrap()
-}
-
-/// The API server on loopback, with our CRDs, and a kubeconfig for it.
-async fn serve(folder: &Path) -> ApiServer {
-    let api = ApiServer::new();
-    skerry_tests::definitions::install(&api.client(), &skerry_tests::definitions::KINDS).await;
-    skerry_tests::definitions::install(&api.client(), &["EdgeNode"]).await;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(axum::serve(listener, api.router()).into_future());
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "s",
-        "clusters": [{"name": "s", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "s", "context": {"cluster": "s", "user": "u"}}],
-    });
-    std::fs::write(path(folder, "kubeconfig"), kubeconfig.to_string()).unwrap();
-    api
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod definitions;
 pub mod kubectl;
 pub mod look;
+pub mod loopback;
 pub mod manager;
 pub mod samples;
 pub mod server;

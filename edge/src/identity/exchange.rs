@@ -7,7 +7,7 @@
 //!
 //! A status of 4xx is an answer for good, one of 5xx is for now; the body is a sentence.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use pem::{EncodeConfig, LineEnding, Pem};
 use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, pem::PemObject as _};
 use serde::{Deserialize, Serialize};
 use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer as _};
@@ -20,9 +20,6 @@ pub const JOIN: &str = "/join";
 
 /// Where a node has its certificate renewed.
 pub const RENEW: &str = "/renew";
-
-/// Columns of PEM.
-const COLUMNS: usize = 64;
 
 /// What a node that joins sends.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,13 +95,8 @@ pub fn read_certificate(pem: &str) -> Result<CertificateDer<'static>, Certificat
 }
 
 fn pem(label: &str, der: &[u8]) -> String {
-    let encoded = STANDARD.encode(der);
-    let lines: Vec<_> = encoded
-        .as_bytes()
-        .chunks(COLUMNS)
-        .map(String::from_utf8_lossy)
-        .collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+    let plain = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    pem::encode_config(&Pem::new(label, der), plain)
 }
 
 /// A join token on its way to the manager: the one place where it is written out.

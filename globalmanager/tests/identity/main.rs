@@ -16,6 +16,10 @@ use skerry_globalmanager::identity::{Terms, operator, sessions::Sessions};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const GRACE: SignedDuration = SignedDuration::from_hours(24);
+const TERMS: Terms = Terms {
+    lifetime: SignedDuration::from_hours(90 * 24),
+    grace: GRACE,
+};
 
 #[tokio::test]
 async fn a_node_joins_once_and_then_has_sessions_under_its_name() {
@@ -105,12 +109,7 @@ async fn a_stolen_name_is_no_proof() {
 #[tokio::test]
 async fn a_certificate_counts_in_its_time_and_of_its_authority_alone() {
     let cluster = Cluster::new().await;
-    let manager = cluster
-        .manager_for(Terms {
-            lifetime: 90 * GRACE,
-            grace: GRACE,
-        })
-        .await;
+    let manager = cluster.manager_for(TERMS).await;
     let (ours, theirs) = (
         cluster.authority().await,
         Authority::new("other", Timestamp::now()).unwrap(),
@@ -132,12 +131,7 @@ async fn a_certificate_counts_in_its_time_and_of_its_authority_alone() {
 #[tokio::test]
 async fn a_certificate_is_renewed_when_it_is_due_and_not_before() {
     let cluster = Cluster::new().await;
-    let manager = cluster
-        .manager_for(Terms {
-            lifetime: 90 * GRACE,
-            grace: GRACE,
-        })
-        .await;
+    let manager = cluster.manager_for(TERMS).await;
     let (authority, now) = (cluster.authority().await, Timestamp::now());
     let node = |issued, lifetime| Node::certified("edge-1", &authority, &authority, issued, lifetime);
     assert_eq!(node(now, GRACE).renew(&manager).await, Ok(false));

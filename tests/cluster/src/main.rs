@@ -287,19 +287,18 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         }
     });
     // On the hosts much is waited for: a link that is cut for two minutes, say.
-    let (scenarios, tour) = thread::scope(|scope| {
-        let tour = scope.spawn(|| hosts.map_or_else(nothing, Equipment::tour));
-        let scenarios = if built.scenarios.is_empty() {
-            nothing()
-        } else {
-            run_scenarios(&built, &arguments)
-        };
+    let tiers = thread::scope(|scope| {
+        let tour = scope.spawn(|| hosts.map(Equipment::tour).transpose());
+        let wanted = !built.scenarios.is_empty();
+        let scenarios = wanted.then(|| run_scenarios(&built, &arguments)).transpose();
         let tour = tour.join().map_err(|_| anyhow!("the thread of the tour ended"))?;
-        Ok::<_, anyhow::Error>((scenarios?, tour?))
+        Ok::<_, anyhow::Error>([scenarios?, tour?])
     })?;
-    let (mut good, mut used) = scenarios;
-    good &= tour.0;
-    used.extend(tour.1);
+    let (mut good, mut used) = (true, BTreeSet::new());
+    for (held, rights) in tiers.into_iter().flatten() {
+        good &= held;
+        used.extend(rights);
+    }
     if hosts.is_some() && arguments.is_everything() {
         good &= all_are_used(&built.role, &used)?;
     }
@@ -310,12 +309,6 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         scale.measure(&built.kubernetes)?;
     }
     Ok(end(good, &skipped))
-}
-
-/// What comes of a tier that does not run.
-#[expect(clippy::unnecessary_wraps, reason = "it stands in for tiers")]
-fn nothing() -> anyhow::Result<(bool, BTreeSet<Right>)> {
-    Ok((true, BTreeSet::new()))
 }
 
 /// Whether the manager has a use for all that the chart lets it do; says so where it has none.

@@ -107,21 +107,18 @@ fn run_programs(
     for (name, program) in programs {
         let begun = Instant::now();
         let section = Section::of(name)?;
-        let run = |at_once: usize| {
-            let mut run = Command::new(program);
-            run.args(&arguments.filter)
-                .args(["--skip", table::CHECK])
-                .args(section.sandbox_only.iter().flat_map(|name| ["--skip", name]))
-                .arg(format!("--test-threads={at_once}"))
-                // Those that run nowhere else are ignored elsewhere.
-                .arg("--include-ignored")
-                .env("SKERRY_CONTROL_PLANES", &list)
-                .env("PATH", path)
-                .current_dir(skerry_dist::root().join("tests"));
-            run
-        };
-        // Those that live many lives have several planes at once, and the others wait for theirs.
-        good &= table::run_with_second_chance(run, 2 * planes.len(), &arguments.run(name))?;
+        let mut run = Command::new(program);
+        run.args(&arguments.filter)
+            .args(["--skip", table::CHECK])
+            .args(section.sandbox_only.iter().flat_map(|name| ["--skip", name]))
+            // Those that live many lives have several planes at once, and the others wait for theirs.
+            .arg(format!("--test-threads={}", 2 * planes.len()))
+            // Those that run nowhere else are ignored elsewhere.
+            .arg("--include-ignored")
+            .env("SKERRY_CONTROL_PLANES", &list)
+            .env("PATH", path)
+            .current_dir(skerry_dist::root().join("tests"));
+        good &= table::run(&mut run, &arguments.run(name))?;
         println!("{name}: {} s", begun.elapsed().as_secs());
         for plane in planes {
             plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;

@@ -150,37 +150,6 @@ pub struct Shown {
 
 /// Runs a test program, passes on what it says, and keeps the results; whether all held.
 pub fn run(program: &mut Command, run: &Run) -> anyhow::Result<bool> {
-    let (good, shown) = run_once(program)?;
-    run.keep(shown)?;
-    Ok(good)
-}
-
-/// So few failures may be those of a busy machine.
-const FEW: usize = 4;
-
-/// The same, where a few that failed are run again, alone, and have to hold then. `program` makes the command that runs so
-/// many at once.
-pub fn run_with_second_chance(program: impl Fn(usize) -> Command, at_once: usize, run: &Run) -> anyhow::Result<bool> {
-    let (mut good, mut shown) = run_once(&mut program(at_once))?;
-    let mut failed: Vec<_> = shown.iter_mut().filter(|shown| !shown.ok).collect();
-    if (1..=FEW).contains(&failed.len()) {
-        println!("{} failed: again, alone", failed.len());
-        let names: Vec<_> = failed.iter().map(|shown| shown.name.clone()).collect();
-        let (all, again) = run_once(program(1).arg("--exact").args(&names))?;
-        good = all;
-        for held in again.iter().filter(|again| again.ok) {
-            println!("flaky: {} held only when it was run again, alone", held.name);
-            failed
-                .iter_mut()
-                .filter(|shown| shown.name == held.name)
-                .for_each(|shown| shown.ok = true);
-        }
-    }
-    run.keep(shown)?;
-    Ok(good)
-}
-
-fn run_once(program: &mut Command) -> anyhow::Result<(bool, Vec<Shown>)> {
     let mut child = program.stdout(Stdio::piped()).spawn()?;
     let said = child.stdout.take().context("its output is piped")?;
     let mut shown = Vec::new();
@@ -189,7 +158,9 @@ fn run_once(program: &mut Command) -> anyhow::Result<(bool, Vec<Shown>)> {
         println!("{line}");
         shown.extend(told(&line));
     }
-    Ok((child.wait()?.success(), shown))
+    let ended = child.wait()?;
+    run.keep(shown)?;
+    Ok(ended.success())
 }
 
 /// What a line of a test program's output tells.

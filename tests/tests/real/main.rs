@@ -111,7 +111,7 @@ impl Cluster {
     async fn rolled_out(&self, deployment: &str) -> String {
         let deployment = format!("deployment/{deployment}");
         self.kubectl
-            .ok(&["rollout", "status", &deployment, "--timeout=120s"])
+            .ok(&["rollout", "status", &deployment, "--timeout=60s"])
             .await
     }
 

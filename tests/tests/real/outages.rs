@@ -1,13 +1,11 @@
 //! The API server killed, and etcd stopped under it: the process says that it cannot work, outlives it, and goes on where
 //! it was.
 
-use std::net::TcpListener;
-
 use skerry_globalmanager::{
     config::{Config, Flags},
     run::run,
 };
-use skerry_tests::{NAMESPACE, World, manager::LEASE};
+use skerry_tests::{NAMESPACE, World, loopback::free_port, manager::LEASE};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -59,10 +57,6 @@ impl Drop for Manager {
     fn drop(&mut self) {
         self.running.abort();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A service and a job at work under a whole manager.

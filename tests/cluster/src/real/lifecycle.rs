@@ -84,12 +84,13 @@ pub fn uninstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         tour.kubectl(&["get", "crds", "--output", "name"])? == definitions,
         "definitions are gone"
     );
+    let mut left = String::new();
     // Of a rollback, a pod may still be about to end.
     until(PATIENCE, || {
-        let left = tour.kubectl(&["get", "all", "--namespace", SEDNA, "--output", "name"])?;
+        left = tour.kubectl(&["get", "all", "--namespace", SEDNA, "--output", "name"])?;
         Ok(left.is_empty().then_some(()))
     })
-    .context("waiting until nothing of the chart is left")?;
+    .with_context(|| format!("the chart leaves {left}"))?;
     tour.nothing_was_restarted()
 }
 

@@ -1,0 +1,92 @@
+use jiff::Timestamp;
+use skerry_edge::{
+    ContentHash,
+    identity::{Authority, Issued, certificate_pem},
+};
+use tempfile::TempDir;
+
+use super::*;
+
+/// A host on which `node` has joined, by this token.
+fn joined(node: &str, token: &JoinToken) -> TempDir {
+    let root = TempDir::new().unwrap();
+    let folder = Folder::open(root.path()).unwrap();
+    let authority = Authority::new("cluster", Timestamp::now()).unwrap();
+    let key = folder.joining_key(token).unwrap();
+    let certificate = authority
+        .issue(
+            node,
+            &key.request().unwrap(),
+            Timestamp::now(),
+            SignedDuration::from_hours(1),
+        )
+        .unwrap();
+    let issued = Issued {
+        certificate: certificate_pem(&certificate),
+        authority: authority.pem().to_owned(),
+    };
+    folder
+        .keep(&Joined::new(node, &token.id, &key, issued).unwrap())
+        .unwrap();
+    root
+}
+
+fn token() -> JoinToken {
+    JoinToken::generate(ContentHash::of(b"authority"))
+}
+
+fn open(root: &TempDir, node: &str, token: Option<&str>) -> Result<Identity, IdentityError> {
+    let token_file = root.path().join("token");
+    let _ = fs::remove_file(&token_file);
+    if let Some(token) = token {
+        fs::write(&token_file, token).unwrap();
+    }
+    let settings = Settings {
+        folder: root.path().to_owned(),
+        token_file: Some(token_file),
+    };
+    Identity::open(node, "manager:9443", settings)
+}
+
+#[test]
+fn who_has_joined_needs_no_token_and_heeds_a_new_one_alone() {
+    let used = token();
+    let root = joined("edge-1", &used);
+    for (token, heeded) in [
+        (None, false),
+        (Some("something else"), false),
+        (Some(used.reveal().as_str()), false),
+        (Some(token().reveal().as_str()), true),
+    ] {
+        let identity = open(&root, "edge-1", token).unwrap();
+        assert_eq!(matches!(identity.new_token(), Ok(Some(_))), heeded, "{token:?}");
+    }
+}
+
+#[test]
+fn who_has_not_joined_is_told_what_is_wrong_with_the_token() {
+    let root = TempDir::new().unwrap();
+    for (token, wrong) in [
+        (None, "cannot be read"),
+        (Some("something else"), "is not a join token"),
+    ] {
+        let error = open(&root, "edge-1", token).err().unwrap().to_string();
+        assert!(error.contains("JOIN_TOKEN_FILE") && error.contains(wrong), "{error}");
+    }
+    assert!(open(&root, "edge-1", Some(&token().reveal())).is_ok());
+}
+
+#[test]
+fn a_host_that_is_renamed_has_to_join_again() {
+    let root = joined("edge-1", &token());
+    let error = open(&root, "edge-2", None).err().unwrap().to_string();
+    assert!(error.contains("edge-1") && error.contains("edge-2"), "{error}");
+    assert!(open(&root, "edge-2", Some(&token().reveal())).is_ok());
+}
+
+#[test]
+fn the_manager_is_asked_more_often_over_a_short_life() {
+    let root = joined("edge-1", &token());
+    let identity = open(&root, "edge-1", None).unwrap();
+    assert_eq!(identity.pause(), Duration::from_secs(600));
+}
