@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use skerry_globalmanager::{engine::Engine, run::kinds};
 use skerry_sandbox::{
-    api::{FaultHandle, LogEntry, Mark},
+    api::{FaultHandle, LogEntry, Mark, RequestInfo},
     cluster::{Controllers, FakeKubelet, NodeSpec, Timing},
 };
 use tokio::{
@@ -376,24 +376,31 @@ impl World {
         self.writes_of(MANAGER, mark)
     }
 
+    /// The same as they were asked.
+    pub fn requests_since(&self, mark: Mark) -> Vec<RequestInfo> {
+        let writes = self.writes(MANAGER, mark).into_iter();
+        writes.map(|entry| entry.request).collect()
+    }
+
     /// Those that were accepted: what was planned by a view that others have overtaken meanwhile is refused, and costs
     /// nothing but the request.
     pub fn changes_since(&self, mark: Mark) -> Vec<String> {
-        self.writes(MANAGER, mark, |status| status.is_some_and(|status| status < 300))
+        let writes = self.writes(MANAGER, mark);
+        let accepted = |entry: &&LogEntry| entry.status.is_some_and(|status| status < 300);
+        writes.iter().filter(accepted).map(title).collect()
     }
 
     /// Those of another user; events and the Lease apart.
     pub fn writes_of(&self, user: &str, mark: Mark) -> Vec<String> {
-        self.writes(user, mark, |_| true)
+        self.writes(user, mark).iter().map(title).collect()
     }
 
-    fn writes(&self, user: &str, mark: Mark, answered: impl Fn(Option<u16>) -> bool) -> Vec<String> {
-        let writes = self.api.requests().writes_since(mark);
-        let theirs = |entry: &&LogEntry| {
-            let request = &entry.request;
-            request.user == user && request.resource != "events" && request.name != LEASE && answered(entry.status)
-        };
-        writes.iter().filter(theirs).map(title).collect()
+    fn writes(&self, user: &str, mark: Mark) -> Vec<LogEntry> {
+        let mut writes = self.api.requests().writes_since(mark);
+        writes.retain(|LogEntry { request, .. }| {
+            request.user == user && request.resource != "events" && request.name != LEASE
+        });
+        writes
     }
 }
 
