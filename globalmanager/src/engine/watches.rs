@@ -2,13 +2,20 @@
 //!
 //! Nothing is decided here: an event that is missed or seen twice changes no outcome.
 
+use std::time::Duration;
+
+use backon::ExponentialBuilder;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api,
     api::ApiResource,
     core::{DynamicObject, PartialObjectMeta},
-    runtime::{WatchStreamExt, watcher},
+    runtime::{
+        WatchStreamExt,
+        utils::{Backoff, ResetTimerBackoff},
+        watcher,
+    },
 };
 use serde_json::Value;
 use skerry_workloads::ObjectKind;
@@ -20,6 +27,13 @@ use super::{
     cache::{self, News},
     trim,
 };
+
+/// The wait after a watch's first failure; it doubles.
+const FIRST_RETRY: Duration = Duration::from_millis(800);
+/// The longest wait, to which up to as much is added by chance.
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
+/// A watch that held so long is tried again soon after its next failure.
+const STABLE: Duration = Duration::from_secs(120);
 
 /// How the API machinery names a kind.
 pub(crate) fn api_resource(kind: ObjectKind) -> ApiResource {
@@ -96,13 +110,24 @@ async fn watch_secrets(engine: &Engine) {
     .await;
 }
 
+/// How soon a watch that failed is tried again. [`WatchStreamExt::default_backoff`] would leave what users do after a long
+/// outage unseen for a minute; a few requests every few seconds hurt no API server that struggles.
+fn retries() -> impl Backoff {
+    let builder = ExponentialBuilder::default()
+        .with_min_delay(FIRST_RETRY)
+        .with_max_delay(LONGEST_RETRY)
+        .without_max_times()
+        .with_jitter();
+    ResetTimerBackoff::new(watcher::ExponentialBackoff::from(builder), STABLE)
+}
+
 async fn follow<O>(
     engine: &Engine,
     kind: ObjectKind,
     events: impl futures::Stream<Item = watcher::Result<watcher::Event<O>>>,
     trim: impl Fn(O) -> Value,
 ) {
-    let mut events = std::pin::pin!(events.default_backoff());
+    let mut events = std::pin::pin!(events.backoff(retries()));
     while let Some(event) = events.next().await {
         match event {
             Ok(watcher::Event::Init) => engine.shared.cache.lock().list_begins(kind),

@@ -388,6 +388,26 @@ async fn what_happened_while_watches_were_down_is_found_by_the_next_list() {
     );
 }
 
+/// Watches are tried again every ten seconds at the latest.
+const RECOVERY: Duration = Duration::from_secs(12);
+
+/// However long nothing answered: what users did meanwhile is heard of within seconds of the end of it.
+#[tokio::test(start_paused = true)]
+async fn after_a_long_outage_everything_is_seen_within_seconds() {
+    let world = serving().await;
+    let everything = Match::any().user(MANAGER);
+    let down = world.api.faults().inject(everything, Fault::InternalError);
+    // Watches that run come to their end.
+    world.pass(Duration::from_secs(1200)).await;
+    let how = DeleteParams::default();
+    world.delete::<Service>("helmet-cloud", &how).await;
+    world.delete::<Deployment>(EDGE, &how).await;
+    down.remove();
+    world.pass(RECOVERY).await;
+    assert_eq!(world.names::<Service>().await, ["helmet-cloud"]);
+    assert_eq!(world.names::<Deployment>().await, [CLOUD, EDGE]);
+}
+
 /// The manager that starts sees the owner as it was before its children were orphaned; a second look tells better.
 #[tokio::test(start_paused = true)]
 async fn a_stale_list_undoes_no_orphan_deletion() {

@@ -1,6 +1,7 @@
 //! The API server killed, and etcd stopped under it: the process says that it cannot work, outlives it, and goes on where
 //! it was.
 
+use k8s_openapi::api::core::v1::Service;
 use skerry_globalmanager::{
     config::{Config, Flags},
     run::run,
@@ -90,6 +91,12 @@ async fn goes_on(cluster: &Cluster, manager: &Manager, before: &[String]) {
     cluster
         .until("the edit in the Deployment", async || {
             (cluster.image(EDGE).await == "example/little:v2").then_some(())
+        })
+        .await;
+    cluster
+        .until("the Service made again", async || {
+            let services = cluster.names::<Service>().await;
+            services.contains(&"helmet-cloud".to_owned()).then_some(())
         })
         .await;
     cluster.rolled_out(EDGE).await;
