@@ -36,17 +36,8 @@ pub struct Build {
 /// Puts `bin/` and `etc/` into `to`.
 pub fn build(root: &Path, how: &Build, to: &Path) -> anyhow::Result<()> {
     let target = how.arch.target();
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What `cargo run` says of this program is not for the next one: build scripts would run again for it.
-    for (name, _) in env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
-            .iter()
-            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
-        {
-            cargo.env_remove(name);
-        }
-    }
-    // The whole workspace, for the sake of its features: with the same ones as `cargo run --release`, both share what they build.
+    let mut cargo = crate::cargo();
+    // The whole workspace, for the sake of its features: with the same ones, `cargo run --release` and this share what they build.
     cargo
         .current_dir(root)
         .args(["build", "--locked", "--workspace", "--target", target]);

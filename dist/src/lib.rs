@@ -13,14 +13,32 @@ pub mod oci;
 pub mod values;
 
 use std::{
-    fmt,
+    env, fmt,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
+}
+
+/// Cargo, at the root of the repository. What `cargo run` said of the program that calls this is not for the next one: build
+/// scripts would run again for it.
+pub fn cargo() -> Command {
+    const OURS: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    for (name, _) in env::vars_os() {
+        if OURS
+            .iter()
+            .any(|ours| name.as_encoded_bytes().starts_with(ours.as_bytes()))
+        {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// What an image is made for, in the words of images.

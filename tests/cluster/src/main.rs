@@ -19,7 +19,7 @@ use skerry_cluster::{
     abilities::{self, Abilities},
     artifacts::Workshop,
     enclosure, machine, packages,
-    programs::{built, cargo},
+    programs::built,
     rights::{self, Right},
     scale::Scale,
     table::{self, Run, SECTIONS, Section},
@@ -49,6 +49,9 @@ struct Arguments {
     /// Write `docs/scenarios.md` from the results of the last whole runs, and run nothing but what the sandbox can.
     #[arg(long, exclusive = true)]
     table: bool,
+    /// Say where the Helm is that is used here, built if need be, and run nothing.
+    #[arg(long, exclusive = true)]
+    helm: bool,
     #[command(flatten)]
     scale: Scale,
 }
@@ -172,17 +175,22 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         test,
         kubernetes,
         table,
+        helm,
         scale,
     } = Arguments::parse();
+    let workshop = Workshop::new(here().join("kubernetes"))?;
     if table {
         return write_table();
+    }
+    if helm {
+        println!("{}", workshop.helm()?.display());
+        return Ok(ExitCode::SUCCESS);
     }
     let mut skipped = vec![];
     let abilities = Abilities::find();
     if let Abilities::Nothing(why) = &abilities {
         return Ok(end(true, &[format!("everything: {why}")]));
     }
-    let workshop = Workshop::new(here().join("kubernetes"))?;
     let wanted = |tier| only.is_none_or(|only| only == tier);
     // A filter names scenarios, and so does a program.
     let named = !filter.is_empty() || test.is_some();
@@ -241,8 +249,9 @@ fn test_programs(names: &[&str]) -> anyhow::Result<Vec<(String, PathBuf)>> {
     if names.is_empty() {
         return Ok(vec![]);
     }
-    let mut build = cargo();
-    build.args(["test", "--package", "skerry-tests", "--no-run"]);
+    let mut build = skerry_dist::cargo();
+    // The whole workspace, for the sake of its features: `cargo test` has built the same.
+    build.args(["test", "--workspace", "--no-run"]);
     let programs = built(build.args(names.iter().flat_map(|name| ["--test", name])), names)?;
     Ok(names.iter().map(|name| (*name).to_owned()).zip(programs).collect())
 }

@@ -1,18 +1,11 @@
 //! Programs that cargo builds.
 
-use std::{env, path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command};
 
 use anyhow::Context;
 use serde_json::Value;
 
 use crate::process::output;
-
-/// Cargo, in the repository.
-pub fn cargo() -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(skerry_dist::root());
-    cargo
-}
 
 /// Has `build` build, and tells where the programs of these names are.
 pub fn built(build: &mut Command, names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     control_plane::{ControlPlane, Site},
     enclosure::FOLDER,
-    programs::{built, cargo},
+    programs::built,
 };
 
 /// How large the bench's first load is, and what is measured.
@@ -34,7 +34,11 @@ impl Scale {
     pub fn gather(mut self) -> anyhow::Result<Self> {
         self.skerry = match &self.skerry {
             Some(given) => Some(given.canonicalize().with_context(|| given.display().to_string())?),
-            None => built(cargo().args(["build", "--release", "--package=skerry"]), &["skerry"])?.pop(),
+            None => built(
+                skerry_dist::cargo().args(["build", "--release", "--workspace", "--bin=skerry"]),
+                &["skerry"],
+            )?
+            .pop(),
         };
         Ok(self)
     }

@@ -21,7 +21,6 @@ use skerry_cluster::{
     hosts::{Hosts, Programs},
     leftovers,
     process::output,
-    programs::cargo,
     real::{self, Shown, Tour},
     rights::Right,
     table::{self, Run},
@@ -56,7 +55,8 @@ pub struct Equipment {
 impl Equipment {
     /// Builds it.
     pub fn gather(workshop: &Workshop) -> anyhow::Result<Self> {
-        let told = output(cargo().args(["run", "--quiet", "--locked", "--package", "skerry-dist", "--", "images"]))?;
+        let told =
+            output(skerry_dist::cargo().args(["run", "--quiet", "--locked", "--bin", "skerry-dist", "--", "images"]))?;
         // Each line names an image and its file.
         let files = told.lines().filter_map(|line| line.split_whitespace().nth(1));
         let root = skerry_dist::root();

@@ -15,11 +15,7 @@ use rstest::rstest;
 use serde_json::{Map, Value, json};
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, Model};
 use skerry_sandbox::api::{Fault, FaultHandle, Match, Past, RequestInfo, Verb};
-use skerry_tests::{
-    NAMESPACE, World,
-    cluster::{is_lent, side_by_side},
-    world::MANAGER,
-};
+use skerry_tests::{NAMESPACE, World, cluster::side_by_side, world::MANAGER};
 
 use crate::{CLOUD, EDGE, JOB, READY, SERVICE, Service, edited, find_pod, image, name, pod, serving};
 
@@ -126,9 +122,9 @@ impl Write {
         requests.into_iter().map(number).collect()
     }
 
-    /// Whether every life has it: on a real control plane, one may tell in one write of a status what another tells in two.
+    /// Whether every life has it: one may tell in one write of a status what another tells in two.
     fn comes_always(&self) -> bool {
-        self.subresource != "status" || self.nth == 1 || !is_lent()
+        self.subresource != "status" || self.nth == 1
     }
 
     fn here(&self) -> Match {
