@@ -97,8 +97,6 @@ impl Cluster {
     async fn real(plane: Borrowed) -> Self {
         let kubeconfig = std::fs::read_to_string(&plane.plane.kubeconfig).unwrap();
         let kubectl = Kubectl::new(&kubeconfig, NAMESPACE);
-        // The tests make it known themselves.
-        kubectl.ok(&["delete", "crd", "--all"]).await;
         let clock = Clock::starting_at(Timestamp::now());
         let kubelets = FakeKubelet::spawn(plane.admin.clone(), clock, nodes()).await.unwrap();
         kubelets.beat_every(BEAT);

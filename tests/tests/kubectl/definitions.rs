@@ -22,12 +22,18 @@ fn definitions() -> Vec<(String, String)> {
     all
 }
 
+/// `--for=condition=Established` is an error as long as a definition has no conditions at all.
+const ESTABLISHED: &str = r#"--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True"#;
+
+/// A cluster on which a user has made our definitions known.
 async fn with_definitions() -> Option<Cluster> {
     let cluster = Cluster::start().await?;
+    // Whoever had the cluster before may have left some.
+    cluster.ok(&["delete", "crd", "--all"]).await;
     let all: Vec<_> = definitions().into_iter().map(|(_, text)| text).collect();
     cluster.apply(&all.join("\n---\n")).await;
     cluster
-        .ok(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
+        .ok(&["wait", ESTABLISHED, "crd", "--all", "--timeout=60s"])
         .await;
     Some(cluster)
 }
