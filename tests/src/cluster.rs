@@ -32,7 +32,7 @@ use tokio::{
     net::UnixStream,
     sync::{Semaphore, watch},
     task::JoinSet,
-    time::sleep,
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -149,8 +149,9 @@ const LOOK: Duration = Duration::from_millis(80);
 const CALM: u32 = 4;
 /// And so many, where something is that may never come to an end. Stand-in pods take a second for some things.
 const STUCK: u32 = 20;
-/// And so many, where something is that is sure to come to an end: the garbage collector may be busy elsewhere.
-const SLOW: u32 = 250;
+/// How long is waited for what is sure to come to an end: when definitions have come or gone, the garbage collector stops
+/// until it knows all kinds, for half a minute at a time.
+const SURELY: Duration = Duration::from_secs(90);
 
 /// A control plane for the time of a scenario.
 pub struct Borrowed {
@@ -221,26 +222,28 @@ impl Borrowed {
     }
 
     /// Resolves when nothing more is to come: nothing changes, nobody here or there is at work. Counted in round trips
-    /// rather than in seconds, so that a busy machine is waited for.
-    pub async fn calm(&self, is_idle: impl Fn() -> bool) {
+    /// rather than in seconds, so that a busy machine is waited for. After `limit` nothing is waited for that may never
+    /// come: what fails for good is tried again for ever.
+    pub async fn calm(&self, limit: Duration, is_idle: impl Fn() -> bool) {
+        let begun = Instant::now();
         let namespaces: Api<Namespace> = Api::all(self.admin.clone());
         let (mut still, mut seen) = (0, *self.seen.borrow());
         loop {
             sleep(LOOK).await;
             if still > 0 {
                 // Down or not: that is what the scenario is about.
-                let _ = namespaces.get_metadata(NAMESPACE).await;
+                let _ = timeout(limit, namespaces.get_metadata(NAMESPACE)).await;
             }
             let newest = *self.seen.borrow();
             let is_still = newest == seen && !self.wire.is_asked() && is_idle();
             still = if is_still { still + 1 } else { 0 };
             seen = newest;
-            let enough = match self.objects.lock().unwrap().under_way() {
-                None => CALM,
-                Some(Awaited::Perhaps(_)) => STUCK,
-                Some(Awaited::Surely(_)) => SLOW,
+            let (enough, limit) = match self.objects.lock().unwrap().under_way() {
+                None => (CALM, limit),
+                Some(Awaited::Perhaps(_)) => (STUCK, limit),
+                Some(Awaited::Surely(_)) => (u32::MAX, limit.max(SURELY)),
             };
-            if still >= enough {
+            if still >= enough || begun.elapsed() >= limit {
                 return;
             }
         }

@@ -26,10 +26,7 @@ use skerry_sandbox::{
     api::{FaultHandle, LogEntry, Mark, RequestInfo},
     cluster::{Controllers, FakeKubelet, NodeSpec, Timing},
 };
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::sleep};
 
 use crate::{
     definitions::{KINDS, definitions, install},
@@ -245,10 +242,8 @@ impl World {
         match &self.api {
             Server::Sandbox(_) => self.wait(sleep(self.patience.get())).await,
             Server::Cluster(borrowed) => {
-                // What fails for good is tried again for ever.
                 let limit = self.patience.get() / 3;
-                let calm = timeout(limit, borrowed.calm(|| self.manager_is_idle(SOON)));
-                self.wait(async { drop(calm.await) }).await;
+                self.wait(borrowed.calm(limit, || self.manager_is_idle(SOON))).await;
             }
         }
     }
@@ -259,8 +254,7 @@ impl World {
         match &self.api {
             Server::Sandbox(_) => self.wait(sleep(time)).await,
             Server::Cluster(borrowed) => {
-                let calm = timeout(time, borrowed.calm(|| self.manager_is_idle(time)));
-                self.wait(async { drop(calm.await) }).await;
+                self.wait(borrowed.calm(time, || self.manager_is_idle(time))).await;
             }
         }
     }
