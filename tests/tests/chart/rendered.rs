@@ -12,7 +12,7 @@ use crate::helm;
 const WITHOUT_CRDS: &str = "crds.install=false";
 
 /// Everything that is off by default, and another value for everything that is a text or a number.
-const EVERYTHING: [&str; 15] = [
+const EVERYTHING: [&str; 16] = [
     WITHOUT_CRDS,
     r#"imageRegistry="registry.example.org/""#,
     r#"imagePullSecrets=[{"name": "pull"}]"#,
@@ -27,6 +27,7 @@ const EVERYTHING: [&str; 15] = [
     r#"globalManager.tolerations=[{"operator": "Exists"}]"#,
     r#"localController={"managerAddress": "203.0.113.1:30900", "port": 9200, "runAsUser": 0, "hostDirectories": ["/data/"]}"#,
     r#"localController.podAnnotations={"c": "d"}"#,
+    r#"localController.workersFrom=["10.42.0.0/16", "fd00:7::/48"]"#,
     r#"metrics.serviceMonitor={"enabled": true, "labels": {"release": "prometheus"}}"#,
 ];
 

@@ -28,6 +28,7 @@ use crate::helm;
 #[case(r#"globalManager.resources={"limit": {}}"#, "/globalManager/resources")]
 #[case("localController.port=0", "/localController/port")]
 #[case(r#"localController.managerAddress="gm""#, "/localController/managerAddress")]
+#[case(r#"localController.workersFrom=["pods"]"#, "/localController/workersFrom")]
 #[case(r#"localController.hostDirectories=["data"]"#, "/localController/hostDirectories")]
 #[case(r#"logs.format="xml""#, "/logs/format")]
 #[case(r#"metrics.serviceMonitor.interval="often""#, "/metrics/serviceMonitor/interval")]
