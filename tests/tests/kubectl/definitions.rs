@@ -1,8 +1,10 @@
 //! Our custom resources: definitions as the chart has them, and their objects.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
-use skerry_tests::samples::SERVICE;
+use serde_json::Value;
+use skerry_tests::{kubectl::PATIENCE, samples::SERVICE};
+use tokio::time::timeout;
 
 use crate::cluster::Cluster;
 
@@ -22,9 +24,6 @@ fn definitions() -> Vec<(String, String)> {
     all
 }
 
-/// `--for=condition=Established` is an error as long as a definition has no conditions at all.
-const ESTABLISHED: &str = r#"--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True"#;
-
 /// A cluster on which a user has made our definitions known.
 async fn with_definitions() -> Option<Cluster> {
     let cluster = Cluster::start().await?;
@@ -32,10 +31,30 @@ async fn with_definitions() -> Option<Cluster> {
     cluster.ok(&["delete", "crd", "--all"]).await;
     let all: Vec<_> = definitions().into_iter().map(|(_, text)| text).collect();
     cluster.apply(&all.join("\n---\n")).await;
+    have_conditions(&cluster).await;
     cluster
-        .ok(&["wait", ESTABLISHED, "crd", "--all", "--timeout=60s"])
+        .ok(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
         .await;
     Some(cluster)
+}
+
+/// For a moment a new definition has no conditions at all, and then `kubectl wait` is an error.
+async fn have_conditions(cluster: &Cluster) {
+    let waiting = async {
+        let mut look = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            look.tick().await;
+            let all = cluster.ok(&["get", "crd", "-o", "json"]).await;
+            let all: Value = serde_json::from_str(&all).unwrap();
+            let mut all = all["items"].as_array().unwrap().iter();
+            if all.all(|definition| definition["status"]["conditions"].is_array()) {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, waiting)
+        .await
+        .expect("the definitions have conditions");
 }
 
 #[tokio::test(flavor = "multi_thread")]
