@@ -5,6 +5,7 @@
 // A set-up that fails is the test's verdict.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+mod common;
 #[path = "attacks/net.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod net;

@@ -15,8 +15,7 @@ use parking_lot::Mutex;
 use rustls::{ClientConfig, pki_types::ServerName, time_provider::DefaultTimeProvider};
 use serde_json::{Value, json};
 use skerry_edge::{
-    Epoch, Object, ObjectKey, Report,
-    cloud::Server,
+    Object, ObjectKey, Report,
     identity::{
         Authority, MANAGER, NodeKey, Revocations,
         trust::{Trust, manager_config, node_config},
@@ -34,6 +33,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::common::first_term;
 
 /// Bytes that are on their way.
 pub(crate) const PIPE: usize = 4096;
@@ -119,15 +120,7 @@ impl World {
             taken: Mutex::default(),
             turns: Semaphore::new(0),
         });
-        let epoch = Epoch {
-            lease: "lease".to_owned(),
-            transitions: 0,
-        };
-        let server = Server {
-            cluster: "cluster".to_owned(),
-            epoch,
-        };
-        hub.lead(server, engine.clone());
+        hub.lead(first_term(), engine.clone());
         let (net, come) = mpsc::unbounded_channel();
         let world = Self {
             hub,

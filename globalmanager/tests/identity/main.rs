@@ -4,6 +4,8 @@
 // A set-up that fails is the test's verdict.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod party;
 
 use jiff::{SignedDuration, Timestamp};

@@ -14,8 +14,7 @@ use kube::{
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use skerry_crds::names::identity::{AUTHORITY, JOIN_TOKEN_TYPE};
 use skerry_edge::{
-    Downstream, Epoch, Report, Upstream,
-    cloud::Server,
+    Downstream, Report, Upstream,
     identity::{
         Authority, Issued, JOIN, JoinRequest, JoinToken, NodeCertificate, NodeKey, RENEW, RenewRequest, SigningRequest,
         certificate_pem, read_certificate,
@@ -37,6 +36,8 @@ use skerry_globalmanager::{
 use skerry_sandbox::ApiServer;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+
+use crate::common::first_term;
 
 const NAMESPACE: &str = "default";
 
@@ -95,15 +96,7 @@ impl Cluster {
             Hub::with_jitter(|| 0.0),
             CancellationToken::new(),
         );
-        let epoch = Epoch {
-            lease: "lease".to_owned(),
-            transitions: 0,
-        };
-        let server = Server {
-            cluster: "cluster".to_owned(),
-            epoch,
-        };
-        hub.lead(server, Arc::new(NoReports));
+        hub.lead(first_term(), Arc::new(NoReports));
         let identity = Identity {
             client: self.client(),
             namespace: NAMESPACE.to_owned(),
