@@ -97,6 +97,10 @@ pub const REPORT_WINDOW: usize = 64;
 /// The shortest and the longest wait before a report that could not be carried out is sent again.
 pub const REPORT_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
+/// From the end of one write of what nodes report on a resource to the next: what is reported meanwhile goes in one write.
+/// A worker reports every few seconds, and nobody looks more often.
+pub const STATUS_PACE: Duration = Duration::from_secs(1);
+
 /// Items on one node. A digest of so many is about 1,500 chunk hashes.
 pub const MAX_ITEMS: usize = 100_000;
 
@@ -191,6 +195,7 @@ mod tests {
             ("BATCH_CHANGES", BATCH_CHANGES.to_string()),
             ("REPORT_WINDOW", REPORT_WINDOW.to_string()),
             ("REPORT_RETRY", range(REPORT_RETRY)),
+            ("STATUS_PACE", seconds(STATUS_PACE)),
             ("MAX_ITEMS", MAX_ITEMS.to_string()),
             ("CHUNK_ITEMS", CHUNK_ITEMS.to_string()),
             ("MAX_CHUNKS", MAX_CHUNKS.to_string()),

@@ -14,6 +14,7 @@ mod apply;
 mod cache;
 mod driver;
 mod events;
+mod fold;
 mod ownership;
 mod pass;
 mod queue;
@@ -44,7 +45,10 @@ use self::{
     queue::Queue,
     references::{Named, Secrets},
 };
-pub use self::{queue::LONGEST_RETRY, reports::Taken};
+pub use self::{
+    queue::LONGEST_RETRY,
+    reports::{NodeReport, Taken},
+};
 use crate::metrics::Metrics;
 
 /// A pass that takes longer is ended and tried again: the client has no read time-out of its own.
@@ -137,7 +141,6 @@ struct Shared {
     secrets: Secrets,
     events: events::Events,
     status_written: status::Written,
-    reporting: reports::Locks,
 }
 
 /// The kinds that the engine drives; one line each.
@@ -175,7 +178,6 @@ impl Engine {
                 secrets,
                 events,
                 status_written: status::Written::default(),
-                reporting: reports::Locks::default(),
             }),
         }
     }

@@ -1,32 +1,21 @@
 //! Turns what nodes report into status, through a field manager of its own; an answer is given only when the API server
 //! has it, or when it is refused for good.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use kube::{
     Api,
     api::{Patch, PatchParams},
     core::DynamicObject,
 };
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use skerry_crds::names;
 use skerry_workloads::{ObjectKind, Payload, Report, StatusChange};
 
-use super::{Engine, ResourceKey, driver::Refused, trim, watches::api_resource};
-
-/// One lock a resource: a report is computed from the state that the one before it left.
-#[derive(Default)]
-pub(crate) struct Locks(Mutex<BTreeMap<ResourceKey, Arc<tokio::sync::Mutex<()>>>>);
-
-impl Locks {
-    fn of(&self, key: &ResourceKey) -> Arc<tokio::sync::Mutex<()>> {
-        let mut locks = self.0.lock();
-        // Whoever holds or awaits a lock holds a clone of it.
-        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-        locks.entry(key.clone()).or_default().clone()
-    }
-}
+use super::{
+    Engine, ResourceKey,
+    fold::{Folded, fold},
+    trim,
+    watches::api_resource,
+};
 
 /// What became of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +26,18 @@ pub enum Taken {
     Refused(String),
     /// Not now: the node keeps it and sends it again.
     Later(String),
+    /// The API server refuses what several reports come to together; which one is at fault shows when they are taken
+    /// apart.
+    Apart(String),
+}
+
+/// What a node says about a resource of this uid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeReport {
+    /// The resource's uid as the node holds it.
+    pub uid: String,
+    /// What.
+    pub report: Report,
 }
 
 impl Engine {
@@ -50,65 +51,94 @@ impl Engine {
         uid: &str,
         payload: Payload,
     ) -> Taken {
-        let Some(kind) = self
-            .shared
-            .drivers
-            .keys()
-            .copied()
-            .find(|kind| kind.kind.eq_ignore_ascii_case(kind_lower))
-        else {
-            return Taken::Refused(format!("there is no kind {kind_lower:?}"));
+        let report = NodeReport {
+            uid: uid.to_owned(),
+            report: Report {
+                node: node.to_owned(),
+                payload,
+            },
         };
+        let (taken, _) = self.take_reports(kind_lower, namespace, name, vec![report]).await;
+        let unknown = || Taken::Later("it is not known what became of it".to_owned());
+        taken.into_iter().next().unwrap_or_else(unknown)
+    }
+
+    /// Takes reports about a resource of kind `kind_lower`, in this order, with one write of each status that they change;
+    /// what became of each, and whether the API server was asked for anything. Reports on one resource have to come one
+    /// call after the other: each is computed from the state that those before it left.
+    pub async fn take_reports(
+        &self,
+        kind_lower: &str,
+        namespace: &str,
+        name: &str,
+        reports: Vec<NodeReport>,
+    ) -> (Vec<Taken>, bool) {
+        let all = |taken: Taken| vec![taken; reports.len()];
+        let mut kinds = self.shared.drivers.iter();
+        let Some((&kind, driver)) = kinds.find(|(kind, _)| kind.kind.eq_ignore_ascii_case(kind_lower)) else {
+            return (all(Taken::Refused(format!("there is no kind {kind_lower:?}"))), false);
+        };
+        if !self.is_leader() {
+            let reason = "this manager does not hold the lease".to_owned();
+            return (all(Taken::Later(reason)), false);
+        }
+        if !self.shared.cache.lock().listed(kind) {
+            return (all(Taken::Later(format!("{} is not listed yet", kind.plural))), false);
+        }
         let key = ResourceKey {
             kind,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let lock = self.shared.reporting.of(&key);
-        let _one_at_a_time = lock.lock().await;
-        if !self.is_leader() {
-            return Taken::Later("this manager does not hold the lease".to_owned());
-        }
-        if !self.shared.cache.lock().listed(kind) {
-            return Taken::Later(format!("{} is not listed yet", kind.plural));
-        }
-        let resource = match self.reported_on(&key, uid).await {
-            Ok(Some(resource)) => resource,
-            Ok(None) => return Taken::Refused(format!("{} {namespace}/{name} of uid {uid} is gone", kind.kind)),
-            Err(error) => return Taken::Later(error.to_string()),
+        let (resource, mut asked) = match self.reported_on(&key, &reports).await {
+            Ok(found) => found,
+            Err(error) => return (all(Taken::Later(error.to_string())), true),
         };
-        let report = Report {
-            node: node.to_owned(),
-            payload,
-        };
-        let changes = match self
-            .shared
-            .drivers
-            .get(&kind)
-            .map(|driver| driver.report(&resource, &report, self.now()))
-        {
-            Some(Ok(changes)) => changes,
-            Some(Err(Refused::ByKind(refusal))) => return Taken::Refused(refusal.to_string()),
-            Some(Err(error @ Refused::Unparsable(_))) => return Taken::Later(error.to_string()),
-            None => return Taken::Refused(format!("there is no kind {kind_lower:?}")),
-        };
-        for change in &changes {
-            match self.write_reported(namespace, change).await {
-                Taken::Accepted => {}
-                other => return other,
+        let uid = resource.as_ref().and_then(uid_of).map(str::to_owned);
+        let mut taken: Vec<_> = reports
+            .iter()
+            .map(|NodeReport { uid: about, report: _ }| {
+                let gone = || Taken::Refused(format!("{} {namespace}/{name} of uid {about} is gone", kind.kind));
+                (uid.as_ref() != Some(about)).then(gone)
+            })
+            .collect();
+        if let Some(resource) = resource {
+            let (held, reports): (Vec<_>, Vec<_>) = taken
+                .iter_mut()
+                .zip(reports)
+                .filter(|(taken, _)| taken.is_none())
+                .map(|(taken, NodeReport { uid: _, report })| (taken, report))
+                .unzip();
+            let Folded { without, changes } = fold(driver.as_ref(), &key, resource, &reports, self.now());
+            let together = without.iter().filter(|without| without.is_none()).count();
+            let (written, wrote) = self.write_all(namespace, &changes, together).await;
+            asked |= wrote;
+            for (taken, without) in held.into_iter().zip(without) {
+                *taken = Some(without.unwrap_or_else(|| written.clone()));
             }
         }
-        Taken::Accepted
+        (
+            taken
+                .into_iter()
+                .map(|taken| taken.unwrap_or(Taken::Accepted))
+                .collect(),
+            asked,
+        )
     }
 
-    /// The resource that a report is about. What is refused is lost, and what is known may lag behind what another
-    /// manager placed on the node; so a resource is gone only when the API server says so.
-    async fn reported_on(&self, key: &ResourceKey, uid: &str) -> Result<Option<Value>, kube::Error> {
+    /// The resource that reports are about, and whether the API server had to be asked. What is refused is lost, and what
+    /// is known may lag behind what another manager placed on the node; so a resource is gone only when the API server
+    /// says so.
+    async fn reported_on(
+        &self,
+        key: &ResourceKey,
+        reports: &[NodeReport],
+    ) -> Result<(Option<Value>, bool), kube::Error> {
         let ResourceKey { kind, namespace, name } = key;
-        let is_it = |found: &Value| found.pointer("/metadata/uid").and_then(Value::as_str) == Some(uid);
         let known = self.shared.cache.lock().get(*kind, namespace, name);
-        if known.as_ref().is_some_and(is_it) {
-            return Ok(known);
+        let uid = known.as_ref().and_then(uid_of);
+        if reports.iter().all(|report| uid == Some(report.uid.as_str())) {
+            return Ok((known, false));
         }
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.shared.parts.client.clone(), namespace, &api_resource(*kind));
@@ -116,28 +146,43 @@ impl Engine {
         if let Some(found) = &found {
             self.learn(*kind, found, false);
         }
-        Ok(found.filter(is_it))
+        Ok((found, true))
     }
 
-    async fn write_reported(&self, namespace: &str, change: &StatusChange) -> Taken {
+    /// Writes what this many reports come to; what became of all of them, and whether anything was sent.
+    async fn write_all(&self, namespace: &str, changes: &[StatusChange], together: usize) -> (Taken, bool) {
+        let mut wrote = false;
+        for change in changes {
+            let (taken, sent) = self.write_reported(namespace, change).await;
+            wrote |= sent;
+            match taken {
+                Taken::Accepted => {}
+                Taken::Refused(reason) if together > 1 => return (Taken::Apart(reason), wrote),
+                other => return (other, wrote),
+            }
+        }
+        (Taken::Accepted, wrote)
+    }
+
+    /// Writes a change where it says something new; whether it had to be sent.
+    async fn write_reported(&self, namespace: &str, change: &StatusChange) -> (Taken, bool) {
         let StatusChange { kind, name, status } = change;
         let Some(current) = self.shared.cache.lock().get(*kind, namespace, name) else {
             // A Model that the job names was deleted: what the job's own status says is not held up by that.
-            return Taken::Accepted;
+            return (Taken::Accepted, false);
         };
         if self.reported(*kind, &current) == *status {
-            return Taken::Accepted;
+            return (Taken::Accepted, false);
         }
-        let uid = current.pointer("/metadata/uid").cloned().unwrap_or_default();
         let body = json!({
             "apiVersion": kind.api_version(),
             "kind": kind.kind,
-            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "metadata": {"name": name, "namespace": namespace, "uid": uid_of(&current).unwrap_or_default()},
             "status": status,
         });
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.shared.parts.client.clone(), namespace, &api_resource(*kind));
-        match api
+        let taken = match api
             .patch_status(
                 name,
                 &PatchParams::apply(names::MANAGER_EDGE).force(),
@@ -153,7 +198,8 @@ impl Engine {
                 Taken::Refused(status.message.clone())
             }
             Err(error) => Taken::Later(error.to_string()),
-        }
+        };
+        (taken, true)
     }
 
     /// What was reported so far. A change names the reported fields whole, so that what it leaves out goes.
@@ -167,4 +213,8 @@ impl Engine {
             .filter(|(key, _)| fields.contains(&key.as_str()));
         reported.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
+}
+
+fn uid_of(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/uid").and_then(Value::as_str)
 }

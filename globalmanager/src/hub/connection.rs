@@ -296,7 +296,7 @@ impl Connection {
         let State {
             placements,
             connected,
-            busy: _,
+            streams: _,
         } = &mut *state;
         // Where another connection has taken over, all belongs to it.
         if connected

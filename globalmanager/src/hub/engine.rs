@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use skerry_edge::{Credential, Object, ObjectKey, Report, ReportPayload};
 use skerry_workloads::{NodePart, ObjectKind, Payload};
 
-use super::{Hub, Part, Reports};
-use crate::engine::{self, Engine, NodeParts, ResourceKey, Taken};
+use super::{Answers, Hub, Part, Reported, Reports};
+use crate::engine::{self, Engine, NodeParts, NodeReport, ResourceKey, Taken};
 
 impl NodeParts for Hub {
     fn set(
@@ -65,26 +65,54 @@ fn object_key(ResourceKey { kind, namespace, name }: &ResourceKey) -> ObjectKey 
 
 #[async_trait]
 impl Reports for Engine {
-    async fn take(&self, node: &str, report: &Report) -> Taken {
-        let Report {
-            seq: _,
-            key,
-            uid,
-            observed_at: _,
-            payload,
-        } = report;
-        let payload = match payload {
-            ReportPayload::Metrics { message }
-            | ReportPayload::Round { message, .. }
-            | ReportPayload::Event { message } => match serde_json::from_str(message.json()) {
-                Ok(message) => Payload::Worker(Box::new(message)),
-                Err(error) => return Taken::Refused(format!("not a worker's message: {error}")),
-            },
-            ReportPayload::DatasetSamples { count } => Payload::Samples(*count),
-            ReportPayload::DatasetFailed { reason } => Payload::SamplesFailed(reason.clone()),
-            ReportPayload::Unknown { variant } => return Taken::Refused(format!("unknown payload {variant}")),
-        };
+    async fn take(&self, key: &ObjectKey, reports: &[Reported]) -> Answers {
+        let read: Vec<_> = reports
+            .iter()
+            .map(|reported| read(&reported.node, &reported.report))
+            .collect();
+        let readable = read.iter().filter_map(|read| read.as_ref().ok().cloned()).collect();
         let ObjectKey { kind, namespace, name } = key;
-        self.take_report(node, kind, namespace, name, uid, payload).await
+        let (taken, asked) = self.take_reports(kind, namespace, name, readable).await;
+        let mut taken = taken.into_iter();
+        let unknown = || Taken::Later("it is not known what became of it".to_owned());
+        let each = read
+            .into_iter()
+            .map(|read| match read {
+                Ok(_) => taken.next().unwrap_or_else(unknown),
+                Err(refusal) => Taken::Refused(refusal),
+            })
+            .collect();
+        Answers { each, asked }
     }
+}
+
+/// What a report says, in the words of the kinds; or why it says nothing.
+fn read(node: &str, report: &Report) -> Result<NodeReport, String> {
+    let Report {
+        seq: _,
+        key: _,
+        uid,
+        observed_at: _,
+        payload,
+    } = report;
+    let payload = match payload {
+        ReportPayload::Metrics { message }
+        | ReportPayload::Round { message, .. }
+        | ReportPayload::Event { message } => {
+            let message = serde_json::from_str(message.json());
+            Payload::Worker(Box::new(
+                message.map_err(|error| format!("not a worker's message: {error}"))?,
+            ))
+        }
+        ReportPayload::DatasetSamples { count } => Payload::Samples(*count),
+        ReportPayload::DatasetFailed { reason } => Payload::SamplesFailed(reason.clone()),
+        ReportPayload::Unknown { variant } => return Err(format!("unknown payload {variant}")),
+    };
+    Ok(NodeReport {
+        uid: uid.clone(),
+        report: skerry_workloads::Report {
+            node: node.to_owned(),
+            payload,
+        },
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   engine ── set, gone, listed ──▶ Placements ◀── sessions, one task a connection ◀── nodes
-//!   engine ◀── reports, one at a time a resource ──────────┘
+//!   engine ◀── reports, one batch at a time a resource ────┘
 //! ```
 //!
 //! Decides nothing about a kind, and nothing about the protocol: what goes over a connection is
@@ -15,6 +15,7 @@ mod engine;
 mod placements;
 mod reports;
 mod status;
+mod stream;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -42,12 +43,13 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use reports::Reports;
+pub use reports::{Answers, Reports};
 pub use status::{NodeStatus, Snapshot};
+pub use stream::Reported;
 
 use counters::{Counters, Lines};
 use placements::{NodeName, Placements};
-use reports::Busy;
+use reports::Streams;
 
 /// What one node holds of an owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +84,7 @@ struct Shared {
 struct State {
     placements: Placements,
     connected: HashMap<NodeName, Connected>,
-    busy: HashMap<NodeName, Busy>,
+    streams: Streams,
 }
 
 /// What is known of a node's present connection.

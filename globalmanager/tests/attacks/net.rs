@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rustls::{ClientConfig, pki_types::ServerName, time_provider::DefaultTimeProvider};
 use serde_json::{Value, json};
 use skerry_edge::{
-    Object, ObjectKey, Report,
+    Object, ObjectKey,
     identity::{
         Authority, MANAGER, NodeKey, Revocations,
         trust::{Trust, manager_config, node_config},
@@ -25,7 +25,7 @@ use skerry_edge::{
 };
 use skerry_globalmanager::{
     engine::Taken,
-    hub::{Hub, Part, Reports},
+    hub::{Answers, Hub, Part, Reported, Reports},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex},
@@ -62,12 +62,17 @@ pub(crate) const STUCK: &str = "stuck";
 
 #[async_trait]
 impl Reports for Engine {
-    async fn take(&self, node: &str, report: &Report) -> Taken {
-        if report.key.name == STUCK {
-            self.turns.acquire().await.unwrap().forget();
+    async fn take(&self, key: &ObjectKey, reports: &[Reported]) -> Answers {
+        for Reported { node, report, .. } in reports {
+            if key.name == STUCK {
+                self.turns.acquire().await.unwrap().forget();
+            }
+            self.taken.lock().push((node.to_string(), report.seq));
         }
-        self.taken.lock().push((node.to_owned(), report.seq));
-        Taken::Accepted
+        Answers {
+            each: vec![Taken::Accepted; reports.len()],
+            asked: false,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use kube::{
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use skerry_crds::names::identity::{AUTHORITY, JOIN_TOKEN_TYPE};
 use skerry_edge::{
-    Downstream, Report, Upstream,
+    Downstream, ObjectKey, Upstream,
     identity::{
         Authority, Issued, JOIN, JoinRequest, JoinToken, NodeCertificate, NodeKey, RENEW, RenewRequest, SigningRequest,
         certificate_pem, read_certificate,
@@ -29,7 +29,7 @@ use skerry_edge::{
 };
 use skerry_globalmanager::{
     engine::Taken,
-    hub::{Hub, Reports},
+    hub::{Answers, Hub, Reported, Reports},
     identity::{Identity, Terms, operator},
     metrics::Metrics,
 };
@@ -172,8 +172,11 @@ struct NoReports;
 
 #[async_trait]
 impl Reports for NoReports {
-    async fn take(&self, _: &str, _: &Report) -> Taken {
-        Taken::Refused("nobody reports here".to_owned())
+    async fn take(&self, _: &ObjectKey, reports: &[Reported]) -> Answers {
+        Answers {
+            each: vec![Taken::Refused("nobody reports here".to_owned()); reports.len()],
+            asked: false,
+        }
     }
 }
 

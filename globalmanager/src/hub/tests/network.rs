@@ -35,7 +35,7 @@ use turmoil::{
 };
 
 use super::{
-    super::{Hub, Part, Reports},
+    super::{Answers, Hub, Part, Reported, Reports},
     node::{Disk, MemoryStore, session},
 };
 use crate::engine::Taken;
@@ -167,15 +167,21 @@ struct Writer {
 
 #[async_trait]
 impl Reports for Writer {
-    async fn take(&self, _: &str, report: &Report) -> Taken {
+    async fn take(&self, _: &ObjectKey, reports: &[Reported]) -> Answers {
         let wait = self.random.lock().random_range(1..50);
         sleep(Duration::from_millis(wait)).await;
-        if self.random.lock().random_ratio(1, 10) {
-            return Taken::Later("conflict".to_owned());
+        let taken = if self.random.lock().random_ratio(1, 10) {
+            Taken::Later("conflict".to_owned())
+        } else {
+            let ids = reports.iter().map(|reported| id(&reported.report));
+            self.cluster.lock().taken.extend(ids);
+            sleep(Duration::from_millis(wait)).await;
+            Taken::Accepted
+        };
+        Answers {
+            each: vec![taken; reports.len()],
+            asked: true,
         }
-        self.cluster.lock().taken.insert(id(report));
-        sleep(Duration::from_millis(wait)).await;
-        Taken::Accepted
     }
 }
 

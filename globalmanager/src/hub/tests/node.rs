@@ -25,27 +25,32 @@ pub(super) struct Disk {
 impl Disk {
     /// The node reports on a resource that it holds, if it does.
     pub(super) fn report(&mut self, key: &ObjectKey, count: u64) -> bool {
+        self.say(key, ReportPayload::DatasetSamples { count })
+    }
+
+    /// The node reports this on a resource that it holds, if it does.
+    pub(super) fn say(&mut self, key: &ObjectKey, payload: ReportPayload) -> bool {
         let Some(item) = self.items.get(&ItemKey::from(key.clone())) else {
             return false;
         };
         let uid = item.uid().to_owned();
-        self.put(key, uid, count);
+        self.put(key, uid, payload);
         true
     }
 
     /// The node reports on whatever it likes.
     pub(super) fn invent(&mut self, key: &ObjectKey, uid: &str) {
-        self.put(key, uid.to_owned(), 0);
+        self.put(key, uid.to_owned(), ReportPayload::DatasetSamples { count: 0 });
     }
 
-    fn put(&mut self, key: &ObjectKey, uid: String, count: u64) {
+    fn put(&mut self, key: &ObjectKey, uid: String, payload: ReportPayload) {
         self.last_seq += 1;
         let report = Report {
             seq: self.last_seq,
             key: key.clone(),
             uid,
             observed_at: Timestamp::UNIX_EPOCH,
-            payload: ReportPayload::DatasetSamples { count },
+            payload,
         };
         self.outbox.insert(report.seq, report);
     }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::json;
 use skerry_edge::{
-    Credential, Epoch, Item, ItemKey, Object, ObjectKey, Report, ReportResult,
+    Credential, Epoch, Item, ItemKey, Object, ObjectKey, ReportResult,
     cloud::Server,
     limits,
     link::{self, Signals},
@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    super::{Hub, Part, Reports},
+    super::{Answers, Hub, Part, Reported, Reports},
     node::{Disk, MemoryStore, session},
 };
 use crate::engine::Taken;
@@ -71,14 +71,20 @@ struct ByName {
 
 #[async_trait]
 impl Reports for ByName {
-    async fn take(&self, node: &str, report: &Report) -> Taken {
+    async fn take(&self, key: &ObjectKey, reports: &[Reported]) -> Answers {
         let mut taken = self.taken.lock();
-        let again = taken.iter().any(|(_, seq)| *seq == report.seq);
-        taken.push((node.to_owned(), report.seq));
-        match report.key.name.as_str() {
-            "refused" => Taken::Refused("no".to_owned()),
-            "later" if !again => Taken::Later("not now".to_owned()),
-            _ => Taken::Accepted,
+        let each = reports.iter().map(|Reported { node, report, .. }| {
+            let again = taken.iter().any(|(_, seq)| *seq == report.seq);
+            taken.push((node.to_string(), report.seq));
+            match key.name.as_str() {
+                "refused" => Taken::Refused("no".to_owned()),
+                "later" if !again => Taken::Later("not now".to_owned()),
+                _ => Taken::Accepted,
+            }
+        });
+        Answers {
+            each: each.collect(),
+            asked: true,
         }
     }
 }

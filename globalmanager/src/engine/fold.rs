@@ -1,0 +1,276 @@
+//! What several reports on one resource come to, as the least number of writes.
+//!
+//! Decides that each report is computed from the state that the ones before it leave, whether they were written or not; of
+//! two changes of one status the later one counts, since each names the reported fields whole. A Model's status goes
+//! before the resource's own: only what the resource says shows that a report was written before.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use skerry_workloads::{Report, StatusChange};
+
+use super::{ResourceKey, Taken, driver::Driver, driver::Refused};
+
+/// What the reports come to.
+#[derive(Debug, PartialEq)]
+pub(super) struct Folded {
+    /// Of each report, why it is not part of it.
+    pub(super) without: Vec<Option<Taken>>,
+    /// At most one change of each status, in the order in which they are to be written.
+    pub(super) changes: Vec<StatusChange>,
+}
+
+/// Folds the reports into the resource as it is.
+pub(super) fn fold(
+    driver: &dyn Driver,
+    key: &ResourceKey,
+    mut resource: Value,
+    reports: &[Report],
+    now: Timestamp,
+) -> Folded {
+    let mut without = Vec::with_capacity(reports.len());
+    let (mut own, mut others): (Option<StatusChange>, Vec<StatusChange>) = (None, Vec::new());
+    for report in reports {
+        let changes = match driver.report(&resource, report, now) {
+            Ok(changes) => changes,
+            Err(Refused::ByKind(refusal)) => {
+                without.push(Some(Taken::Refused(refusal.to_string())));
+                continue;
+            }
+            Err(error @ Refused::Unparsable(_)) => {
+                without.push(Some(Taken::Later(error.to_string())));
+                continue;
+            }
+        };
+        without.push(None);
+        for change in changes {
+            if change.kind == key.kind && change.name == key.name {
+                put(&mut resource, driver.reported(), &change.status);
+                own = Some(change);
+            } else {
+                others.retain(|other| (other.kind, &other.name) != (change.kind, &change.name));
+                others.push(change);
+            }
+        }
+    }
+    others.extend(own);
+    Folded {
+        without,
+        changes: others,
+    }
+}
+
+/// Puts what was reported in the place of what was reported before.
+fn put(resource: &mut Value, reported: &[&str], news: &Map<String, Value>) {
+    let Some(fields) = resource.as_object_mut() else { return };
+    let status = fields.entry("status").or_insert_with(|| Value::Object(Map::new()));
+    if !status.is_object() {
+        *status = Value::Object(Map::new());
+    }
+    let Some(status) = status.as_object_mut() else { return };
+    status.retain(|field, _| !reported.contains(&field.as_str()));
+    status.extend(news.clone());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService};
+    use skerry_workloads::{Kind, ObjectKind, Payload, WorkerMessage};
+
+    use super::{super::driver::Driven, *};
+
+    fn key<K: Kind>() -> ResourceKey {
+        ResourceKey {
+            kind: K::KIND,
+            namespace: "default".to_owned(),
+            name: "it".to_owned(),
+        }
+    }
+
+    fn job() -> Value {
+        let template = json!({"spec": {"containers": []}});
+        json!({
+            "apiVersion": "sedna.io/v1alpha1", "kind": "FederatedLearningJob",
+            "metadata": {"name": "it", "namespace": "default", "uid": "u"},
+            "spec": {
+                "aggregationWorker": {"model": {"name": "m"}, "template": template},
+                "trainingWorkers": [{"dataset": {"name": "d"}, "template": template}],
+            },
+        })
+    }
+
+    fn service() -> Value {
+        let template = json!({"spec": {"containers": []}});
+        json!({
+            "apiVersion": "sedna.io/v1alpha1", "kind": "JointInferenceService",
+            "metadata": {"name": "it", "namespace": "default", "uid": "u"},
+            "spec": {
+                "edgeWorker": {"model": {"name": "m"}, "template": template,
+                    "hardExampleMining": {"name": "IBT", "parameters": []}},
+                "cloudWorker": {"model": {"name": "m"}, "template": template},
+            },
+        })
+    }
+
+    fn message(worker: &str, owner_info: &Value, accuracy: Option<u8>) -> Report {
+        let results = accuracy.map(|accuracy| json!({"metrics": {"accuracy": accuracy}}));
+        let message = WorkerMessage {
+            name: worker.to_owned(),
+            owner_info: owner_info.as_object().cloned().unwrap_or_default(),
+            results: results.iter().filter_map(Value::as_object).cloned().collect(),
+            ..WorkerMessage::default()
+        };
+        Report {
+            node: "edge-1".to_owned(),
+            payload: Payload::Worker(Box::new(message)),
+        }
+    }
+
+    fn round(worker: &str, number: u8) -> Report {
+        message(worker, &json!({"currentRound": number, "startTime": "t"}), Some(number))
+    }
+
+    fn status(folded: &Folded, kind: ObjectKind) -> &Map<String, Value> {
+        let change = folded.changes.iter().find(|change| change.kind == kind);
+        &change.unwrap().status
+    }
+
+    #[test]
+    fn all_rounds_are_in_one_write_of_the_job_and_the_last_figures_in_one_of_the_model_before_it() {
+        let reports: Vec<_> = (1..=50).map(|number| round("w", number)).collect();
+        let key = key::<FederatedLearningJob>();
+        let folded = fold(
+            &Driven::<FederatedLearningJob>::new(),
+            &key,
+            job(),
+            &reports,
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(folded.without, vec![None; 50]);
+        let kinds: Vec<_> = folded.changes.iter().map(|change| change.kind).collect();
+        assert_eq!(kinds, [ObjectKind::MODEL, FederatedLearningJob::KIND]);
+        let rounds = status(&folded, FederatedLearningJob::KIND)["rounds"]
+            .as_array()
+            .unwrap();
+        let numbers: Vec<_> = rounds.iter().map(|round| round["round"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (1..=50).collect::<Vec<_>>());
+        assert_eq!(
+            status(&folded, ObjectKind::MODEL)["metrics"],
+            json!([{"key": "accuracy", "value": "50"}])
+        );
+    }
+
+    #[test]
+    fn a_report_that_makes_no_sense_is_refused_alone() {
+        let bad = message("w", &json!({"currentRound": "three"}), None);
+        let key = key::<FederatedLearningJob>();
+        let driver = Driven::<FederatedLearningJob>::new();
+        let reports = [round("w", 1), bad, round("w", 2)];
+        let folded = fold(&driver, &key, job(), &reports, Timestamp::UNIX_EPOCH);
+        let [None, Some(Taken::Refused(reason)), None] = &folded.without[..] else {
+            panic!("{folded:?}")
+        };
+        assert!(reason.contains("currentRound"), "{reason}");
+        assert_eq!(
+            status(&folded, FederatedLearningJob::KIND)["rounds"]
+                .as_array()
+                .unwrap()
+                .len(),
+            2
+        );
+        let nonsense = json!({"metadata": {"name": "it"}, "spec": 7});
+        let folded = fold(&driver, &key, nonsense, &reports, Timestamp::UNIX_EPOCH);
+        assert!(
+            folded
+                .without
+                .iter()
+                .all(|taken| matches!(taken, Some(Taken::Later(_))))
+        );
+        assert_eq!(folded.changes, []);
+    }
+
+    #[test]
+    fn of_figures_the_newest_is_written() {
+        let reports = [1, 2, 3].map(|count| message("w", &json!({"inferenceNumber": count}), None));
+        let key = key::<JointInferenceService>();
+        let driver = Driven::<JointInferenceService>::new();
+        let folded = fold(&driver, &key, service(), &reports, Timestamp::UNIX_EPOCH);
+        assert_eq!(folded.changes.len(), 1);
+        assert_eq!(
+            status(&folded, JointInferenceService::KIND)["metrics"],
+            json!([{"key": "inferenceNumber", "value": "3"}])
+        );
+    }
+
+    #[test]
+    fn a_failed_count_keeps_the_good_one_of_the_same_batch() {
+        let dataset = json!({
+            "apiVersion": "sedna.io/v1alpha1", "kind": "Dataset",
+            "metadata": {"name": "it", "namespace": "default", "uid": "u"},
+            "spec": {"url": "/data", "format": "csv", "nodeName": "edge-1"},
+        });
+        let report = |payload| Report {
+            node: "edge-1".to_owned(),
+            payload,
+        };
+        let reports = [
+            report(Payload::Samples(7)),
+            report(Payload::SamplesFailed("no such file".to_owned())),
+        ];
+        let folded = fold(
+            &Driven::<Dataset>::new(),
+            &key::<Dataset>(),
+            dataset,
+            &reports,
+            Timestamp::UNIX_EPOCH,
+        );
+        let status = status(&folded, Dataset::KIND);
+        assert_eq!(
+            (&status["numberOfSamples"], &status["countError"]),
+            (&json!(7), &json!("no such file"))
+        );
+    }
+
+    /// What stands in the end, written change by change.
+    fn written(driver: &dyn Driver, key: &ResourceKey, batches: &[&[Report]]) -> (Value, Vec<StatusChange>, usize) {
+        let (mut resource, mut model, mut refused) = (job(), Vec::new(), 0);
+        for batch in batches {
+            let folded = fold(driver, key, resource.clone(), batch, Timestamp::UNIX_EPOCH);
+            refused += folded.without.iter().flatten().count();
+            for change in folded.changes {
+                if change.kind == key.kind {
+                    put(&mut resource, driver.reported(), &change.status);
+                } else {
+                    model = vec![change];
+                }
+            }
+        }
+        (resource, model, refused)
+    }
+
+    fn any_report() -> impl Strategy<Value = Report> {
+        let worker = prop::sample::select(&["a", "b", "c"][..]);
+        let number = prop_oneof![(0..12_u8).prop_map(Value::from), Just(json!("x")), Just(json!(null))];
+        let start = prop::sample::select(&["1", "2", "3"][..]);
+        (worker, number, start, prop::option::of(0..5_u8)).prop_map(|(worker, number, start, accuracy)| {
+            message(worker, &json!({"currentRound": number, "startTime": start}), accuracy)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn however_reports_are_divided_into_batches_the_same_stands_in_the_end(
+            reports in prop::collection::vec(any_report(), 1..40),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        ) {
+            let (driver, key) = (Driven::<FederatedLearningJob>::new(), key::<FederatedLearningJob>());
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(reports.len())).collect();
+            cuts.extend([0, reports.len()]);
+            cuts.sort_unstable();
+            let batches: Vec<_> = cuts.windows(2).map(|cut| &reports[cut[0]..cut[1]]).collect();
+            let one_by_one: Vec<_> = reports.chunks(1).collect();
+            prop_assert_eq!(written(&driver, &key, &batches), written(&driver, &key, &one_by_one));
+        }
+    }
+}
