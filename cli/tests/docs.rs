@@ -23,7 +23,7 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Commands that are not run here, and what shows that they work.
 const ELSEWHERE: [(&str, &str); 6] = [
-    ("cargo run -- demo", "the last step of .ci/run"),
+    ("cargo run -- demo", "the step of .ci/run after the tests"),
     ("cargo test", "what runs this"),
     (
         "cargo run --release -- bench control-plane --kubeconfig \"$KUBECONFIG\" --services 1000 --jobs 200",
