@@ -17,7 +17,7 @@ use super::{
     apply::{self, Outcome, Outdated},
     cache,
     queue::Ended,
-    status,
+    status::{self, Told},
 };
 
 /// A watch that lags behind what the API server says is given so long, unless it tells earlier.
@@ -103,11 +103,15 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
     if done.wrote {
         engine.shared.events.publish(&raw, &plan.events).await;
     }
-    let status_changed = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;
-    if status_changed && !done.wrote {
+    let told = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;
+    if told == Told::Now && !done.wrote {
         engine.shared.events.publish(&raw, &plan.events).await;
     }
-    Ok(match (done.applied.failures.is_empty(), plan.again) {
+    let again = match told {
+        Told::Later(after) => Some(plan.again.map_or(after, |sooner| sooner.min(after))),
+        Told::Known | Told::Now => plan.again,
+    };
+    Ok(match (done.applied.failures.is_empty(), again) {
         (false, _) => Ended::Failed,
         (true, Some(after)) => Ended::Again(after.max(Duration::from_millis(100))),
         (true, None) => Ended::Well,

@@ -1,6 +1,7 @@
-//! Writes a status where it says something new, and nowhere else.
+//! Writes a status where it says something new, and nowhere else; of one resource at most once a second: what its children
+//! go through on their way up is told as it is by then.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::{
     Api,
@@ -11,6 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use skerry_crds::names;
 use skerry_workloads::{Applied, Kind, Observed, Plan};
+use tokio::time::Instant;
 
 use super::{
     Engine, ResourceKey,
@@ -19,11 +21,32 @@ use super::{
     watches::api_resource,
 };
 
-/// What was last written: it tells a field that another manager owns from one that we own and no longer want.
-#[derive(Debug, Default)]
-pub(crate) struct Written(Mutex<BTreeMap<ResourceKey, Map<String, Value>>>);
+/// The least time between two writes of one status. A Deployment changes half a dozen times within the second in which its
+/// pods come up, and a thousand of them would have the API server write as many statuses that nobody has time to read.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// Computes the status and writes it if it differs; says whether it did.
+/// What was last written, and when: it tells a field that another manager owns from one that we own and no longer want.
+#[derive(Debug, Default)]
+pub(crate) struct Written(Mutex<BTreeMap<ResourceKey, Last>>);
+
+#[derive(Clone, Debug)]
+struct Last {
+    status: Map<String, Value>,
+    at: Instant,
+}
+
+/// What became of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It said so already.
+    Known,
+    /// It is written.
+    Now,
+    /// It is to be written after this time.
+    Later(Duration),
+}
+
+/// Computes the status and writes it if it differs.
 pub(crate) async fn write<K: Kind>(
     engine: &Engine,
     key: &ResourceKey,
@@ -32,19 +55,19 @@ pub(crate) async fn write<K: Kind>(
     seen: &Observed,
     plan: &Plan,
     applied: &Applied,
-) -> Result<bool, Error> {
+) -> Result<Told, Error> {
     let status = resource.status(seen, plan, applied, engine.now());
     let Ok(Value::Object(mut wanted)) = serde_json::to_value(&status) else {
-        return Ok(false);
+        return Ok(Told::Known);
     };
     wanted.retain(|key, value| !value.is_null() && !K::REPORTED.contains(&key.as_str()));
-    if says(
-        raw,
-        &wanted,
-        engine.shared.status_written.0.lock().get(key),
-        K::REPORTED,
-    ) {
-        return Ok(false);
+    let last = engine.shared.status_written.0.lock().get(key).cloned();
+    if says(raw, &wanted, last.as_ref().map(|last| &last.status), K::REPORTED) {
+        return Ok(Told::Known);
+    }
+    let left = last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(last.at.elapsed()));
+    if !left.is_zero() {
+        return Ok(Told::Later(left));
     }
     let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
     let api: Api<DynamicObject> =
@@ -65,12 +88,16 @@ pub(crate) async fn write<K: Kind>(
     let how = PatchParams::apply(names::MANAGER_STATUS).force();
     match api.patch_status(name, &how, &Patch::Apply(&body)).await {
         Ok(object) => {
-            engine.shared.status_written.0.lock().insert(key.clone(), wanted);
+            let last = Last {
+                status: wanted,
+                at: Instant::now(),
+            };
+            engine.shared.status_written.0.lock().insert(key.clone(), last);
             engine.learn(K::KIND, &trim::trim(K::KIND, object), false);
-            Ok(true)
+            Ok(Told::Now)
         }
         // The resource is gone. (After a conflict the next pass knows whether another one has its name by now.)
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Told::Known),
         Err(error) => Err(at("writing the status")(error)),
     }
 }

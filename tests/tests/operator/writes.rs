@@ -20,8 +20,9 @@ use skerry_globalmanager::engine::Taken;
 use skerry_sandbox::cluster::Behaviour;
 use skerry_tests::{NAMESPACE, World, look::Seen, world::USER};
 use skerry_workloads::Payload;
+use tokio::time::Instant;
 
-use crate::{EDGE, JOB, SERVICE, Service, edited, image, name, pod, serving, training};
+use crate::{EDGE, JOB, READY, SERVICE, Service, edited, image, name, pod, serving, training};
 
 /// Writes to children, and statuses apart.
 fn split(writes: Vec<String>) -> (Vec<String>, Vec<String>) {
@@ -198,6 +199,24 @@ async fn a_status_costs_one_write_per_actual_change() {
         assert_eq!(written, statuses.changes(), "{resource}: {writes:#?}");
     }
     assert!(writes.len() > 15, "{writes:#?}");
+}
+
+/// A pod that comes and goes many times a second costs a write a second, and the last one tells how it is.
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_once_a_second_at_most() {
+    let world = serving().await;
+    let (mark, begun) = (world.mark(), Instant::now());
+    for change in 0..20 {
+        let behaviour = [Behaviour::NeverReady, Behaviour::Run][change % 2].clone();
+        world.kubelet.behave(move |_| Some(behaviour.clone()));
+        world.pass(Duration::from_millis(200)).await;
+    }
+    let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
+    world.settle().await;
+    let written = world.changes_since(mark).len();
+    assert!(written > 1, "nothing was told");
+    assert!(written <= seconds + 2, "{written} writes in {seconds} s");
+    assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
 }
 
 #[tokio::test(start_paused = true)]
