@@ -221,7 +221,7 @@ async fn a_manager_killed_between_any_two_writes_leaves_nothing_undone_and_nothi
 /// Lives a life once for each write of the undisturbed one, with the manager killed after that write.
 pub(crate) async fn kill_after_each_write(expected: &Lived, live: impl AsyncFn(&dyn Fn(&World)) -> Lived) {
     assert!(expected.writes.len() > 5, "{:#?}", expected.writes);
-    side_by_side(&expected.writes, async |write| {
+    let killed = side_by_side(&expected.writes, async |write| {
         let crash: OnceCell<FaultHandle> = OnceCell::new();
         let found = live(&|world| {
             let fault = world.api.faults().inject(write.here(), Fault::Crash { applied: true });
@@ -232,8 +232,11 @@ pub(crate) async fn kill_after_each_write(expected: &Lived, live: impl AsyncFn(&
         assert_same(&found, expected, &format!("killed after {write:?}"));
         let killed = crash.get().is_some_and(|crash| crash.hits() == 1);
         assert!(killed || !write.comes_always(), "{write:?} did not come");
+        killed
     })
     .await;
+    let came = killed.iter().filter(|killed| **killed).count();
+    assert!(came * 10 >= killed.len() * 9, "{came} of {} writes came", killed.len());
 }
 
 /// A write that was not carried out when the manager was killed is made by the next one, and only once.
