@@ -26,6 +26,18 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `skerry` with these arguments and variables; its output goes to `<logs>/<name>.log`.
     pub(crate) fn start(name: &str, args: &[&str], variables: &[(&str, &str)], logs: &Path) -> Result<Self, Failure> {
+        let this = std::env::current_exe().map_err(|error| Failure::new(error, "start skerry by its path"))?;
+        Self::start_program(&this, name, args, variables, logs)
+    }
+
+    /// Starts another program in the same way.
+    pub(crate) fn start_program(
+        program: &Path,
+        name: &str,
+        args: &[&str],
+        variables: &[(&str, &str)],
+        logs: &Path,
+    ) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| {
             Failure::new(
                 format!("{name} cannot be started: {error}"),
@@ -38,7 +50,7 @@ impl Process {
             .open(logs.join(format!("{name}.log")))
             .map_err(failed)?;
         let errors = log.try_clone().map_err(failed)?;
-        let child = Command::new(std::env::current_exe().map_err(failed)?)
+        let child = Command::new(program)
             .args(args)
             .envs(variables.iter().copied())
             .stdin(Stdio::null())

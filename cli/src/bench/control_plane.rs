@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     children::{Seen, Watched},
-    figures::{self, Round},
+    figures::{self, Round, percentile},
     load::{Families, Load, SERVICE, Size},
-    manager::Manager,
+    manager::{Manager, Setup},
     place::{Plane, refused},
 };
 use crate::failure::Failure;
@@ -57,7 +57,7 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
     let (small, large) =
         rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
     left?;
-    figures::report("control_plane", &small, &large, args.json)
+    figures::report("control_plane", &[small, large], args.json)
 }
 
 async fn rounds(plane: &Plane, size: Size) -> Result<(Round, Round), Failure> {
@@ -76,7 +76,7 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
             &namespace,
             [ObjectKind::DEPLOYMENT, ObjectKind::SERVICE, ObjectKind::POD],
         ),
-        manager: Manager::start(&kubeconfig, &namespace, folder.path()).await?,
+        manager: Manager::start(&Setup::new(&kubeconfig, &namespace, folder.path())?).await?,
         families: load.families()?,
         round: Round::new(conditions(plane, size).await?),
         load,
@@ -104,24 +104,16 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
     Ok(round)
 }
 
-/// Tells whoever waits how far it is; figures alone go to stdout.
 fn say(round: u32, what: &str) {
-    eprintln!("{} round {round}: {what}", jiff::Zoned::now().strftime("%H:%M:%S"));
+    super::say(&format!("round {round}: {what}"));
 }
 
-async fn conditions(plane: &Plane, size: Size) -> Result<Map<String, serde_json::Value>, Failure> {
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let conditions = [
-        ("services", json!(size.services)),
-        ("jobs", json!(size.jobs)),
-        ("server", json!(plane.version().await?)),
-        ("cores", json!(cores)),
-        ("build", json!(if cfg!(debug_assertions) { "debug" } else { "release" })),
-    ];
-    Ok(conditions
-        .map(|(key, value)| (key.to_owned(), value))
-        .into_iter()
-        .collect())
+async fn conditions(plane: &Plane, size: Size) -> Result<Map<String, Value>, Failure> {
+    let server = plane.version().await?;
+    Ok(figures::conditions(
+        [("services", json!(size.services)), ("jobs", json!(size.jobs))],
+        &server,
+    ))
 }
 
 /// A round under way.
@@ -157,8 +149,8 @@ impl Bench<'_> {
             .took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
         self.round.took("children_present_seconds", present.as_secs_f64(), "s");
         self.manager.quiet().await;
-        let (resident, _) = self.manager.memory()?;
-        self.round.took("manager_rss_bytes", resident, "bytes");
+        let memory = self.manager.costs.memory()?;
+        self.round.took("manager_rss_bytes", memory.resident, "bytes");
         Ok(())
     }
 
@@ -269,11 +261,12 @@ impl Bench<'_> {
     /// What the manager cost so far.
     async fn costs(&mut self) -> Result<(), Failure> {
         let counted = self.manager.counted().await?;
-        let (resident, peak) = self.manager.memory()?;
-        self.round.took("manager_rss_after_churn_bytes", resident, "bytes");
-        self.round.took("manager_rss_peak_bytes", peak, "bytes");
+        let memory = self.manager.costs.memory()?;
         self.round
-            .took("manager_cpu_seconds", self.manager.processor_seconds()?, "s");
+            .took("manager_rss_after_churn_bytes", memory.resident, "bytes");
+        self.round.took("manager_rss_peak_bytes", memory.peak, "bytes");
+        self.round
+            .took("manager_cpu_seconds", self.manager.costs.processor_seconds()?, "s");
         self.round
             .took("queue_depth_peak", self.manager.deepest_queue(), "resources");
         let calls = counted.by("skerry_api_requests_total", "verb");
@@ -302,27 +295,8 @@ impl Bench<'_> {
             .until("the end of all children", PATIENCE, |seen| ours(seen) == 0)
             .await?;
         self.manager.quiet().await;
-        let (resident, _) = self.manager.memory()?;
-        self.round.took("manager_rss_emptied_bytes", resident, "bytes");
+        let memory = self.manager.costs.memory()?;
+        self.round.took("manager_rss_emptied_bytes", memory.resident, "bytes");
         Ok(())
-    }
-}
-
-/// The value that `share` percent of all, which are sorted, do not exceed.
-fn percentile(sorted: &[f64], share: usize) -> f64 {
-    let index = (sorted.len() * share).div_ceil(100).saturating_sub(1);
-    sorted.get(index).copied().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentile_is_one_of_the_values() {
-        let waits: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert!((percentile(&waits, 50) - 50.0).abs() < f64::EPSILON);
-        assert!((percentile(&waits, 99) - 99.0).abs() < f64::EPSILON);
-        assert!((percentile(&[7.0], 99) - 7.0).abs() < f64::EPSILON);
     }
 }

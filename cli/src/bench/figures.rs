@@ -45,16 +45,35 @@ struct Line<'a> {
     conditions: &'a Map<String, Value>,
 }
 
-/// Prints two rounds, the second with twice the load of the first, and how each figure grew.
-pub(super) fn report(bench: &str, small: &Round, large: &Round, json: bool) -> Result<(), Failure> {
+/// The circumstances of a measurement, and with them those of any.
+pub(super) fn conditions<'a>(own: impl IntoIterator<Item = (&'a str, Value)>, server: &str) -> Map<String, Value> {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let all = [
+        ("server", json!(server)),
+        ("cores", json!(cores)),
+        ("build", json!(if cfg!(debug_assertions) { "debug" } else { "release" })),
+    ];
+    let conditions = own.into_iter().chain(all);
+    conditions.map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// The value that `share` percent of all, which are sorted, do not exceed.
+pub(super) fn percentile(sorted: &[f64], share: usize) -> f64 {
+    let index = (sorted.len() * share).div_ceil(100).saturating_sub(1);
+    sorted.get(index).copied().unwrap_or_default()
+}
+
+/// Prints rounds of one measurement, the later ones with more load than the first, and how each figure grew from the first
+/// to the last.
+pub(super) fn report(bench: &str, rounds: &[Round], json: bool) -> Result<(), Failure> {
     print(&if json {
-        lines(bench, small, large)?
+        lines(bench, rounds)?
     } else {
-        table(bench, small, large)
+        table(bench, rounds)
     })
 }
 
-fn lines(bench: &str, small: &Round, large: &Round) -> Result<String, Failure> {
+fn lines(bench: &str, rounds: &[Round]) -> Result<String, Failure> {
     let mut text = String::new();
     let mut line = |line: Line<'_>| {
         let line =
@@ -63,7 +82,7 @@ fn lines(bench: &str, small: &Round, large: &Round) -> Result<String, Failure> {
         text.push('\n');
         Ok::<_, Failure>(())
     };
-    for round in [small, large] {
+    for round in rounds {
         for (name, value, unit) in &round.figures {
             let (name, conditions) = (format!("{bench}.{name}"), &round.conditions);
             let value = *value;
@@ -75,11 +94,12 @@ fn lines(bench: &str, small: &Round, large: &Round) -> Result<String, Failure> {
             })?;
         }
     }
-    let both: Map<_, _> = [("from", &small.conditions), ("to", &large.conditions)]
+    let [first, .., last] = rounds else { return Ok(text) };
+    let both: Map<_, _> = [("from", &first.conditions), ("to", &last.conditions)]
         .map(|(key, conditions)| (key.to_owned(), json!(conditions)))
         .into_iter()
         .collect();
-    for (name, value) in growth(small, large) {
+    for (name, value) in growth(rounds) {
         line(Line {
             name: format!("{bench}.{name}.growth"),
             value,
@@ -90,22 +110,26 @@ fn lines(bench: &str, small: &Round, large: &Round) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// How many times the figure of the smaller load that of the larger is; left out where the smaller is nought.
-fn growth(small: &Round, large: &Round) -> BTreeMap<String, f64> {
-    let pairs = small
+/// How many times the figure of the first round that of the last is; left out where the first is nought.
+fn growth(rounds: &[Round]) -> BTreeMap<String, f64> {
+    let [first, .., last] = rounds else {
+        return BTreeMap::new();
+    };
+    let pairs = first
         .figures
         .iter()
-        .filter_map(|(name, value, _)| Some((name.clone(), *value, large.value(name)?)));
+        .filter_map(|(name, value, _)| Some((name.clone(), *value, last.value(name)?)));
     pairs
         .filter(|(_, before, _)| *before > 0.0)
         .map(|(name, before, after)| (name, after / before))
         .collect()
 }
 
-fn table(bench: &str, small: &Round, large: &Round) -> String {
-    let growth = growth(small, large);
+fn table(bench: &str, rounds: &[Round]) -> String {
+    let growth = growth(rounds);
     let mut text = String::new();
-    for (index, round) in [small, large].into_iter().enumerate() {
+    let mut head = format!("\n{:44}", "");
+    for (index, round) in rounds.iter().enumerate() {
         let conditions: Vec<_> = round
             .conditions
             .iter()
@@ -118,17 +142,23 @@ fn table(bench: &str, small: &Round, large: &Round) -> String {
             .collect();
         // Writing to a text cannot fail.
         let _ = writeln!(text, "{bench}, round {}: {}", index + 1, conditions.join(", "));
+        let _ = write!(head, " {:>14}", format!("round {}", index + 1));
     }
-    let _ = writeln!(
-        text,
-        "\n{:44} {:>14} {:>14} {:>8}  unit",
-        "", "round 1", "round 2", "growth"
-    );
-    for (name, value, unit) in &small.figures {
-        let after = large.value(name).map(number).unwrap_or_default();
+    let _ = writeln!(text, "{head} {:>8}  unit", "growth");
+    let mut told: Vec<&str> = Vec::new();
+    for (name, _, unit) in rounds.iter().flat_map(|round| &round.figures) {
+        if told.contains(&name.as_str()) {
+            continue;
+        }
+        told.push(name);
+        let _ = write!(text, "{name:44}");
+        for round in rounds {
+            let _ = write!(text, " {:>14}", round.value(name).map(number).unwrap_or_default());
+        }
         let growth = growth.get(name).map(|ratio| format!("x{ratio:.2}")).unwrap_or_default();
-        let _ = writeln!(text, "{name:44} {:>14} {after:>14} {growth:>8}  {unit}", number(*value));
+        let _ = writeln!(text, " {growth:>8}  {unit}");
     }
+    text.push('\n');
     text
 }
 
@@ -154,7 +184,7 @@ mod tests {
 
     #[test]
     fn programs_read_one_object_a_line() {
-        let text = lines("plane", &round(10, 2.0), &round(20, 5.0)).unwrap();
+        let text = lines("plane", &[round(10, 2.0), round(20, 5.0)]).unwrap();
         let read: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read.len(), 5, "{text}");
         assert_eq!(
@@ -169,10 +199,24 @@ mod tests {
 
     #[test]
     fn people_read_both_rounds_and_the_growth_in_a_row() {
-        let text = table("plane", &round(10, 2.0), &round(20, 5.0));
+        let text = table("plane", &[round(10, 2.0), round(20, 5.0)]);
         let row = text.lines().find(|line| line.starts_with("seconds")).unwrap();
         let words: Vec<_> = row.split_whitespace().collect();
         assert_eq!(words, ["seconds", "2", "5", "x2.50", "s"]);
         assert!(text.contains("round 1: services 10"), "{text}");
+    }
+
+    #[test]
+    fn one_round_alone_does_not_grow() {
+        assert_eq!(lines("plane", &[round(10, 2.0)]).unwrap().lines().count(), 2);
+        assert!(!table("plane", &[round(10, 2.0)]).contains('x'));
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let waits: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert!((percentile(&waits, 50) - 50.0).abs() < f64::EPSILON);
+        assert!((percentile(&waits, 99) - 99.0).abs() < f64::EPSILON);
+        assert!((percentile(&[7.0], 99) - 7.0).abs() < f64::EPSILON);
     }
 }

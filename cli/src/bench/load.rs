@@ -76,27 +76,12 @@ impl Load {
     }
 
     fn service(&self, number: u32) -> Value {
-        let spec = json!({
-            "edgeWorker": {
-                "model": {"name": "small"},
-                "hardExampleMining": {
-                    "name": "CrossEntropy",
-                    "parameters": [{"key": "threshold_cross_entropy", "value": "0.8"}],
-                },
-                "template": self.edge_template("bench/edge:1"),
-            },
-            "cloudWorker": {"model": {"name": "large"}, "template": template(&self.cloud, "bench/cloud:1")},
-        });
-        object(SERVICE, &Self::name(number), &spec)
+        service(number, &self.cloud, &self.edge)
     }
 
     /// An edit of a service that a user may make: another image at the edge.
     pub(super) fn edit(&self, image: &str) -> Value {
-        json!({"spec": {"edgeWorker": {"template": self.edge_template(image)}}})
-    }
-
-    fn edge_template(&self, image: &str) -> Value {
-        template(&self.edge, image)
+        service_edit(&self.edge, image)
     }
 
     fn job(&self, number: u32) -> Value {
@@ -178,7 +163,29 @@ impl Families {
     }
 }
 
-fn object(kind: ObjectKind, name: &str, spec: &Value) -> Value {
+/// A service with a worker on each of two nodes.
+pub(super) fn service(number: u32, cloud: &str, edge: &str) -> Value {
+    let spec = json!({
+        "edgeWorker": {
+            "model": {"name": "small"},
+            "hardExampleMining": {
+                "name": "CrossEntropy",
+                "parameters": [{"key": "threshold_cross_entropy", "value": "0.8"}],
+            },
+            "template": template(edge, "bench/edge:1"),
+        },
+        "cloudWorker": {"model": {"name": "large"}, "template": template(cloud, "bench/cloud:1")},
+    });
+    object(SERVICE, &Load::name(number), &spec)
+}
+
+/// An edit of a service whose worker at the edge is there: another image.
+pub(super) fn service_edit(edge: &str, image: &str) -> Value {
+    json!({"spec": {"edgeWorker": {"template": template(edge, image)}}})
+}
+
+/// A resource as a user writes it.
+pub(super) fn object(kind: ObjectKind, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec})
 }
 

@@ -1,14 +1,19 @@
 //! A manager of one's own, as a process whose costs can be told apart from all others'.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
-use procfs::process::Process as Entry;
 use tokio::{
     task::JoinSet,
     time::{Instant, interval, sleep},
 };
 
+use super::costs::Costs;
 use crate::{
     failure::Failure,
     process::{Process, free_port},
@@ -25,57 +30,109 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a manager may take until it leads.
 const START: Duration = Duration::from_secs(60);
 
+/// What a manager is started with. Two that are started with the same listen at the same addresses, one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    kubeconfig: PathBuf,
+    namespace: String,
+    logs: PathBuf,
+    admin: SocketAddr,
+    /// Where nodes connect in plain.
+    pub(super) plain: SocketAddr,
+    /// Where they connect over TLS, if they can.
+    pub(super) tls: Option<SocketAddr>,
+}
+
+impl Setup {
+    /// For one namespace, without TLS.
+    pub(super) fn new(kubeconfig: &Path, namespace: &str, logs: &Path) -> Result<Self, Failure> {
+        Ok(Self {
+            kubeconfig: kubeconfig.to_owned(),
+            namespace: namespace.to_owned(),
+            logs: logs.to_owned(),
+            admin: loopback()?,
+            plain: loopback()?,
+            tls: None,
+        })
+    }
+
+    /// The same, and nodes can connect over TLS.
+    pub(super) fn with_tls(self) -> Result<Self, Failure> {
+        Ok(Self {
+            tls: Some(loopback()?),
+            ..self
+        })
+    }
+
+    /// The same addresses for a manager of something else.
+    pub(super) fn instead(&self, kubeconfig: &Path, namespace: &str) -> Self {
+        Self {
+            kubeconfig: kubeconfig.to_owned(),
+            namespace: namespace.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    fn hint(&self) -> String {
+        format!("{} says more", self.logs.join("globalmanager.log").display())
+    }
+}
+
+fn loopback() -> Result<SocketAddr, Failure> {
+    Ok(SocketAddr::from(([127, 0, 0, 1], free_port()?)))
+}
+
 /// A manager that runs.
 pub(super) struct Manager {
     process: Process,
-    entry: Entry,
-    admin: SocketAddr,
+    pub(super) costs: Costs,
+    setup: Setup,
     deepest_queue: Arc<Mutex<f64>>,
     _looks: JoinSet<()>,
 }
 
 impl Manager {
-    /// Starts one for a namespace, and waits until it leads.
-    pub(super) async fn start(kubeconfig: &Path, namespace: &str, logs: &Path) -> Result<Self, Failure> {
-        let admin = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let (kubeconfig, port) = (kubeconfig.display().to_string(), free_port()?.to_string());
-        let arguments = [
+    /// Starts one, and waits until it leads and nodes can connect.
+    pub(super) async fn start(setup: &Setup) -> Result<Self, Failure> {
+        let (kubeconfig, port) = (setup.kubeconfig.display().to_string(), setup.plain.port().to_string());
+        let (admin, tls) = (setup.admin.to_string(), setup.tls.map(|address| address.to_string()));
+        let mut arguments = vec![
             "globalmanager",
             "--kubeconfig",
             &kubeconfig,
             "--namespace",
-            namespace,
+            &setup.namespace,
             "--lease-namespace",
-            namespace,
+            &setup.namespace,
             "--websocket-address",
             "127.0.0.1",
             "--websocket-port",
             &port,
             "--admin-address",
-            &admin.to_string(),
+            &admin,
         ];
-        let process = Process::start("globalmanager", &arguments, &[], logs)?;
-        let entry = process.pid().and_then(|pid| Entry::new(pid).ok());
-        let entry = entry.ok_or_else(|| Failure::new("the manager ended at once", hint(logs)))?;
+        arguments.extend(tls.iter().flat_map(|address| ["--edge-tls-address", address]));
+        let process = Process::start("globalmanager", &arguments, &[], &setup.logs)?;
+        let costs = Costs::of(&process).ok_or_else(|| Failure::new("the manager ended at once", setup.hint()))?;
         let deepest_queue = Arc::new(Mutex::new(0.0));
         let mut looks = JoinSet::new();
-        looks.spawn(look(admin, deepest_queue.clone()));
+        looks.spawn(look(setup.admin, deepest_queue.clone()));
         let mut manager = Self {
             process,
-            entry,
-            admin,
+            costs,
+            setup: setup.clone(),
             deepest_queue,
             _looks: looks,
         };
         let begun = Instant::now();
-        while manager.figure("skerry_leader").await != Some(1.0) {
+        while !manager.serves().await {
             if let Some(ended) = manager.process.ended() {
                 return Err(ended);
             }
             if begun.elapsed() > START {
                 return Err(Failure::new(
                     format!("the manager does not lead within {START:?}"),
-                    hint(logs),
+                    setup.hint(),
                 ));
             }
             sleep(LOOK).await;
@@ -83,9 +140,21 @@ impl Manager {
         Ok(manager)
     }
 
+    /// Whether it leads, and knows what it needs to serve nodes over TLS where it is to.
+    async fn serves(&self) -> bool {
+        if self.figure("skerry_leader").await != Some(1.0) {
+            return false;
+        }
+        if self.setup.tls.is_none() {
+            return true;
+        }
+        let ready = reqwest::get(format!("http://{}/readyz", self.setup.admin)).await;
+        ready.is_ok_and(|answer| answer.status().is_success())
+    }
+
     /// What it counted so far.
     pub(super) async fn counted(&self) -> Result<Scraped, Failure> {
-        scrape(self.admin)
+        scrape(self.setup.admin)
             .await
             .ok_or_else(|| Failure::new("the manager does not answer", "its log may say why"))
     }
@@ -95,29 +164,15 @@ impl Manager {
         let begun = Instant::now();
         let mut passes = None;
         while begun.elapsed() < PATIENCE {
-            let now = self.figure("skerry_reconciles_total").await;
+            // One that has had nothing to do so far has no such figure yet.
+            let counted = self.counted().await.ok();
+            let now = counted.map(|counted| counted.total("skerry_reconciles_total").unwrap_or_default());
             if now.is_some() && now == passes {
                 return;
             }
             passes = now;
             sleep(QUIET).await;
         }
-    }
-
-    /// Processor time so far, in seconds.
-    pub(super) fn processor_seconds(&self) -> Result<f64, Failure> {
-        let stat = self.entry.stat().map_err(|error| unreadable(&error))?;
-        #[expect(clippy::cast_precision_loss, reason = "ticks of a process fit")]
-        let ticks = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
-        Ok(ticks(stat.utime + stat.stime))
-    }
-
-    /// Resident memory in bytes: now, and at most.
-    pub(super) fn memory(&self) -> Result<(f64, f64), Failure> {
-        let status = self.entry.status().map_err(|error| unreadable(&error))?;
-        #[expect(clippy::cast_precision_loss, reason = "sizes of a process fit")]
-        let bytes = |kibibytes: Option<u64>| kibibytes.unwrap_or_default() as f64 * 1024.0;
-        Ok((bytes(status.vmrss), bytes(status.vmhwm)))
     }
 
     /// The most resources that waited for a pass at once, of all looks.
@@ -130,8 +185,14 @@ impl Manager {
         self.process.end().await;
     }
 
-    async fn figure(&self, name: &str) -> Option<f64> {
-        scrape(self.admin).await?.total(name)
+    /// Kills it as SIGKILL does.
+    pub(super) async fn kill(self) {
+        self.process.kill().await;
+    }
+
+    /// One figure of what it counts, summed over its labels.
+    pub(super) async fn figure(&self, name: &str) -> Option<f64> {
+        scrape(self.setup.admin).await?.total(name)
     }
 }
 
@@ -145,15 +206,4 @@ async fn look(admin: SocketAddr, deepest: Arc<Mutex<f64>>) {
         let mut deepest = deepest.lock();
         *deepest = deepest.max(depth.unwrap_or_default());
     }
-}
-
-fn unreadable(error: &procfs::ProcError) -> Failure {
-    Failure::new(
-        format!("the manager's process cannot be looked at: {error}"),
-        "see whether /proc is mounted",
-    )
-}
-
-fn hint(logs: &Path) -> String {
-    format!("{} says more", logs.join("globalmanager.log").display())
 }

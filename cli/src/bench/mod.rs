@@ -4,6 +4,7 @@
 
 mod children;
 mod control_plane;
+mod costs;
 mod figures;
 mod load;
 mod manager;
@@ -24,4 +25,9 @@ pub(crate) async fn run(bench: Bench) -> Result<(), Failure> {
     match bench {
         Bench::ControlPlane(args) => control_plane::run(args, stop).await,
     }
+}
+
+/// Tells whoever waits how far it is; figures alone go to stdout.
+fn say(what: &str) {
+    eprintln!("{} {what}", jiff::Zoned::now().strftime("%H:%M:%S"));
 }

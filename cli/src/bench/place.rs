@@ -193,7 +193,8 @@ impl Plane {
     }
 }
 
-async fn install_missing(client: &Client) -> Result<(), Failure> {
+/// Installs the definitions that are not there.
+pub(super) async fn install_missing(client: &Client) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in skerry_crds::all() {
         let name = definition.metadata.name.as_deref().unwrap_or_default();
