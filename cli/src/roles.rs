@@ -16,6 +16,10 @@ pub(crate) enum Role {
     /// A worker of the examples
     #[command(hide = true, subcommand)]
     Worker(skerry_workers::Command),
+    /// A part of a bench
+    #[cfg(target_os = "linux")]
+    #[command(hide = true, subcommand)]
+    BenchPart(crate::bench::Part),
     /// What fetches models and data before a worker starts
     #[command(hide = true)]
     StorageInitializer {
@@ -36,6 +40,8 @@ pub(crate) async fn run(role: Role) -> Result<(), Failure> {
             // A worker's errors name their causes themselves.
             skerry_workers::run(command).await.map_err(|error| error.to_string())
         }
+        #[cfg(target_os = "linux")]
+        Role::BenchPart(part) => return part.run().await,
         Role::StorageInitializer { pairs } => {
             skerry_globalmanager::telemetry::init(skerry_globalmanager::config::LogFormat::Text);
             skerry_storage_initializer::run(pairs).await.map_err(sentence)

@@ -93,6 +93,168 @@ async fn a_bench_of_the_control_plane_prints_each_figure_and_leaves_nothing() {
     sandbox.end(Signal::SIGTERM);
 }
 
+/// Runs `skerry bench edge` with these arguments; what it prints: name, conditions, value.
+fn bench_edge(arguments: &[&str]) -> Vec<(String, Value, f64)> {
+    let told = Command::new(SKERRY)
+        .args(["bench", "edge", "--json"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{errors}");
+    let lines = String::from_utf8_lossy(&told.stdout);
+    let read = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(line["unit"].is_string(), "{line}");
+        let name = line["name"].as_str().unwrap().strip_prefix("edge.").unwrap();
+        (
+            name.to_owned(),
+            line["conditions"].clone(),
+            line["value"].as_f64().unwrap(),
+        )
+    };
+    lines.lines().map(read).collect()
+}
+
+/// The values of a figure, one a round.
+fn values(printed: &[(String, Value, f64)], wanted: &str) -> Vec<f64> {
+    let found = printed.iter().filter(|(name, ..)| name == wanted);
+    let values: Vec<_> = found.map(|(_, _, value)| *value).collect();
+    assert!(!values.is_empty(), "{wanted} is not printed: {printed:?}");
+    values
+}
+
+/// Each of these figures is printed, and there is something to it.
+fn are_there(printed: &[(String, Value, f64)], names: &[&str]) {
+    for name in names {
+        let values = values(printed, name);
+        assert!(values.iter().all(|value| *value > 0.0), "{name}: {values:?}");
+    }
+}
+
+#[test]
+fn a_bench_of_the_edge_prints_what_edits_and_connections_cost() {
+    let printed = bench_edge(&[
+        "--only=edits,connections",
+        "--nodes=4",
+        "--rounds=3",
+        "--connections=40",
+    ]);
+    assert_eq!(values(&printed, "edits_unacked"), [0.0, 0.0]);
+    are_there(
+        &printed,
+        &[
+            "acked_edits_per_second",
+            "edit_sent_to_ack_p99_seconds",
+            "api_server_alone_edits_per_second",
+            "bodies_per_edit",
+            "connected_rss_bytes.plain",
+            "connected_rss_bytes.tls",
+        ],
+    );
+    // With so little of everything these may be nought.
+    for name in [
+        "edit_to_ack_p99_seconds",
+        "rss_per_connection_bytes.plain",
+        "rss_per_connection_bytes.tls",
+    ] {
+        values(&printed, name);
+    }
+    let mut rounds = printed.iter().filter(|(name, ..)| name == "acked_edits_per_second");
+    let (_, conditions, _) = rounds.next().unwrap();
+    assert_eq!(
+        (conditions["nodes"].as_u64(), conditions["edits"].as_u64()),
+        (Some(2), Some(6))
+    );
+}
+
+#[test]
+fn a_bench_of_the_edge_loses_nothing() {
+    let printed = bench_edge(&[
+        "--only=burst,kind-again",
+        "--nodes=4",
+        "--objects=20",
+        "--quick-edits=3",
+        "--disturbances=6",
+    ]);
+    for name in ["lost", "stale_final_versions", "out_of_order", "held_in_excess"] {
+        assert_eq!(values(&printed, name), [0.0, 0.0], "{name}, undisturbed and disturbed");
+        assert_eq!(values(&printed, &format!("kind_again_{name}")), [0.0], "{name}");
+    }
+    are_there(
+        &printed,
+        &["burst_acked_edits_per_second", "kind_again_settled_seconds"],
+    );
+}
+
+#[test]
+fn a_bench_of_the_edge_weighs_the_manager_and_the_local_controller() {
+    let printed = bench_edge(&[
+        "--only=service-edits,services,local-controller",
+        "--nodes=1",
+        "--rounds=3",
+        "--services=1",
+        "--kept=5",
+        "--reports=20",
+    ]);
+    are_there(
+        &printed,
+        &[
+            "acked_edits_per_second.services",
+            "manager_rss_bytes.plain",
+            "manager_rss_bytes.tls",
+            "localcontroller_rss_bytes",
+        ],
+    );
+    // With so little of everything these may be nought.
+    for name in [
+        "localcontroller_cpu_seconds_per_change",
+        "localcontroller_cpu_seconds_per_report",
+    ] {
+        values(&printed, name);
+    }
+}
+
+#[test]
+fn a_bench_of_the_edge_sends_what_changed_alone_and_feels_distance() {
+    let printed = bench_edge(&[
+        "--only=resume,distance",
+        "--rounds=3",
+        "--resumed=20",
+        "--changed=0,5",
+        "--delays=0,50",
+        "--far=3",
+    ]);
+    for suffix in ["same_epoch", "new_epoch"] {
+        let bodies = values(&printed, &format!("resume_bodies.{suffix}"));
+        assert_eq!(bodies, [0.0, 5.0], "only what changed is sent: {suffix}");
+        let bytes = values(&printed, &format!("resume_bytes.{suffix}"));
+        assert!(bytes[0] > 0.0 && bytes[0] < bytes[1], "{bytes:?}");
+    }
+    let waits = values(&printed, "far_edit_to_ack_p50_seconds");
+    // The API server's answer may come a little after its event.
+    assert!(waits[1] > 0.04, "the delay is felt: {waits:?}");
+    are_there(
+        &printed,
+        &["far_acked_edits_per_second", "far_filled_objects_per_second"],
+    );
+}
+
+#[test]
+fn a_bench_of_the_edge_sees_all_nodes_come_back() {
+    let printed = bench_edge(&["--only=storm", "--storm=1"]);
+    are_there(
+        &printed,
+        &[
+            "storm_all_back_seconds.restarted.plain",
+            "storm_all_back_seconds.killed.plain",
+            "storm_all_back_seconds.restarted.tls",
+            "storm_all_back_seconds.killed.tls",
+            "storm_dials_per_node.killed.tls",
+        ],
+    );
+}
+
 #[test]
 fn a_kubeconfig_that_is_not_there_is_named() {
     let told = Command::new(SKERRY)

@@ -22,11 +22,15 @@ use tempfile::TempDir;
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Commands that are not run here, and what shows that they work.
-const ELSEWHERE: [(&str, &str); 6] = [
+const ELSEWHERE: [(&str, &str); 7] = [
     ("cargo run -- demo", "the step of .ci/run after the tests"),
     ("cargo test", "what runs this"),
     (
         "cargo run --release -- bench control-plane --kubeconfig \"$KUBECONFIG\" --services 1000 --jobs 200",
+        "the tests of the bench, with less of everything",
+    ),
+    (
+        "cargo run --release -- bench edge",
         "the tests of the bench, with less of everything",
     ),
     (

@@ -5,6 +5,7 @@
 mod children;
 mod control_plane;
 mod costs;
+mod edge;
 mod figures;
 mod load;
 mod manager;
@@ -12,11 +13,15 @@ mod place;
 
 use crate::{failure::Failure, signals};
 
+pub(crate) use edge::Part;
+
 /// What to measure.
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
     /// Measure the manager on a control plane: how soon children follow, what that costs, and how it grows
     ControlPlane(control_plane::Args),
+    /// Measure the link to edge nodes, with simulated nodes that speak the real protocol
+    Edge(Box<edge::Args>),
 }
 
 /// Measures, and leaves nothing behind, even when interrupted.
@@ -24,6 +29,7 @@ pub(crate) async fn run(bench: Bench) -> Result<(), Failure> {
     let stop = signals::stop()?;
     match bench {
         Bench::ControlPlane(args) => control_plane::run(args, stop).await,
+        Bench::Edge(args) => edge::run(*args, stop).await,
     }
 }
 

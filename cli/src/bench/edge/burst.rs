@@ -1,0 +1,211 @@
+//! Whether anything is lost: many objects, each edited several times in quick succession, undisturbed and disturbed.
+//!
+//! Whatever disturbs, nodes have to end with the final version of every object, and never see an older one after a newer one.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    super::{
+        figures::Round,
+        manager::{Manager, Setup},
+        say,
+    },
+    Sizes,
+    declared::{Declared, Kind},
+    delay::Delay,
+    edits::{count, newest},
+    fleet::{Fleet, Target},
+    matched,
+    world::{Link, World},
+};
+use crate::failure::Failure;
+
+/// How far away nodes are where they are disturbed, in each direction.
+const DISTANCE: Duration = Duration::from_millis(20);
+/// How long nodes are given to meet a manager of another cluster: as long as the longest wait before they dial again.
+const MEETING: Duration = Duration::from_secs(60);
+/// How often it is asked whether they have.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Measures with so many disturbances.
+pub(super) async fn take(world: &World, disturbances: u32, sizes: &Sizes) -> Result<Round, Failure> {
+    let load = world.load(Kind::Dataset, sizes.objects, sizes.nodes);
+    load.declare().await?;
+    let setup = world.setup(Link::Plain)?;
+    let manager = Manager::start(&setup).await?;
+    let mut fleet = world.fleet()?;
+    let direct = world.target(&setup);
+    // Undisturbed means that nothing is in between, either.
+    let between = Delay::before(direct.manager, DISTANCE).await?;
+    let target = match disturbances {
+        0 => direct,
+        _ => Target {
+            manager: between.address,
+            ..direct
+        },
+    };
+    fleet
+        .connect(&target, 0..sizes.nodes, sizes.connects_per_second)
+        .await?;
+    fleet.have(load.generations().await?).await?;
+    fleet.copy().await?;
+    fleet.stored().await?;
+    let bodies = fleet.look().await?.bodies;
+
+    let disturbed = Disturbed {
+        world,
+        manager,
+        setup: &setup,
+        target: &target,
+        between: &between,
+        fleet: &mut fleet,
+        sizes,
+    };
+    let (edits, manager) = tokio::try_join!(
+        load.edit(0..sizes.objects, sizes.quick_edits),
+        disturbed.run(&load, disturbances),
+    )?;
+    fleet.settle(newest(&edits)).await?;
+    let reached = matched::reached(&edits, &fleet.stored().await?);
+    let (looked, held) = (fleet.look().await?, fleet.held().await?);
+    let difference = matched::difference(&load.wanted().await?, &held);
+    manager.end().await;
+
+    let mut round = Round::new(world.conditions([
+        ("objects", json!(sizes.objects)),
+        ("quick_edits", json!(sizes.quick_edits)),
+        ("nodes", json!(sizes.nodes)),
+        ("disturbances", json!(disturbances)),
+    ]));
+    round.took("lost", count(difference.lost), "objects");
+    round.took("stale_final_versions", count(difference.stale), "objects");
+    round.took("held_in_excess", count(difference.extra), "objects");
+    #[expect(clippy::cast_precision_loss, reason = "versions of a bench fit")]
+    let (backwards, bodies) = (looked.backwards as f64, (looked.bodies - bodies) as f64);
+    round.took("out_of_order", backwards, "versions");
+    let number = count(edits.len());
+    round.took("burst_acked_edits_per_second", number / reached.seconds, "edits/s");
+    round.took("burst_bodies_per_edit", bodies / number, "bodies");
+    Ok(round)
+}
+
+/// What disturbs.
+#[derive(Clone, Copy, Debug)]
+enum Disturbance {
+    /// SIGKILL to the manager, and another start of it.
+    ManagerKilled,
+    /// All sessions end, and begin again.
+    SessionsEnded,
+    /// Somebody deletes the Lease: the manager makes another, under which its epoch is another.
+    LeaseDeleted,
+    /// Every node comes back with its store as it was before the edits.
+    StoresPutBack,
+    /// All connections go silent: both ends have to find that out by themselves.
+    LinksSilent,
+    /// A manager of another cluster, which is empty, takes the place of theirs for a while: it may delete nothing.
+    AnotherCluster,
+}
+
+impl Disturbance {
+    const ALL: [Self; 6] = [
+        Self::ManagerKilled,
+        Self::SessionsEnded,
+        Self::LeaseDeleted,
+        Self::StoresPutBack,
+        Self::LinksSilent,
+        Self::AnotherCluster,
+    ];
+}
+
+/// What is disturbed while edits are made.
+struct Disturbed<'a> {
+    world: &'a World,
+    manager: Manager,
+    setup: &'a Setup,
+    target: &'a Target,
+    between: &'a Delay,
+    fleet: &'a mut Fleet,
+    sizes: &'a Sizes,
+}
+
+impl Disturbed<'_> {
+    /// Disturbs so many times, spread over the edits; the manager that runs in the end.
+    async fn run(mut self, load: &Declared<'_>, times: u32) -> Result<Manager, Failure> {
+        let edits = self.sizes.objects * self.sizes.quick_edits;
+        for (time, disturbance) in (0..times).zip(Disturbance::ALL.into_iter().cycle()) {
+            load.edited(moment(time, times, edits)).await;
+            say(&format!("{disturbance:?}"));
+            self = self.disturb(disturbance).await?;
+        }
+        Ok(self.manager)
+    }
+
+    async fn disturb(self, disturbance: Disturbance) -> Result<Self, Failure> {
+        match disturbance {
+            Disturbance::ManagerKilled => {
+                self.manager.kill().await;
+                let manager = Manager::start(self.setup).await?;
+                Ok(Self { manager, ..self })
+            }
+            Disturbance::SessionsEnded => {
+                self.fleet.disconnect().await?;
+                self.connect().await
+            }
+            Disturbance::LeaseDeleted => {
+                self.world.delete_lease().await?;
+                Ok(self)
+            }
+            Disturbance::StoresPutBack => {
+                self.fleet.put_back().await?;
+                self.connect().await
+            }
+            Disturbance::LinksSilent => {
+                self.between.silence();
+                Ok(self)
+            }
+            Disturbance::AnotherCluster => {
+                let another = self.world.another(self.setup).await?;
+                self.manager.end().await;
+                let stranger = Manager::start(&another).await?;
+                let begun = Instant::now();
+                let met = || stranger.figure("skerry_edge_connections_total");
+                while met().await < Some(self.sizes.nodes.into()) && begun.elapsed() < MEETING {
+                    sleep(LOOK).await;
+                }
+                stranger.end().await;
+                let manager = Manager::start(self.setup).await?;
+                Ok(Self { manager, ..self })
+            }
+        }
+    }
+
+    async fn connect(self) -> Result<Self, Failure> {
+        let Sizes {
+            nodes,
+            connects_per_second,
+            ..
+        } = self.sizes;
+        self.fleet.connect(self.target, 0..*nodes, *connects_per_second).await?;
+        Ok(self)
+    }
+}
+
+/// After how many edits something is disturbed.
+fn moment(time: u32, times: u32, edits: u32) -> u32 {
+    let part = u64::from(edits) * u64::from(time + 1) / u64::from(times + 1);
+    u32::try_from(part).unwrap_or(edits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disturbances_lie_within_the_edits() {
+        let moments: Vec<_> = (0..3).map(|time| moment(time, 3, 100_000)).collect();
+        assert_eq!(moments, [25_000, 50_000, 75_000]);
+    }
+}
