@@ -3,7 +3,8 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
+    fs::{self, File},
     path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex},
     time::Duration,
@@ -59,9 +60,27 @@ pub struct Plane {
     /// The definitions that were made known here last, by name: their specs, and the generations that these got.
     #[serde(skip)]
     defined: Arc<Mutex<BTreeMap<String, (Value, i64)>>>,
+    /// Locked by the process that uses it: several programs are lent the same.
+    #[serde(skip)]
+    lock: Option<Arc<File>>,
 }
 
 impl Plane {
+    /// Whether no other process uses it; then this one does, until [`Plane::give_back`].
+    fn claim(&mut self) -> bool {
+        let lock = self.lock.get_or_insert_with(|| {
+            let beside = self.control.with_extension("lock");
+            Arc::new(File::create(beside).expect("the plane's folder can be written"))
+        });
+        lock.try_lock().is_ok()
+    }
+
+    fn give_back(&self) {
+        if let Some(lock) = &self.lock {
+            lock.unlock().expect("the plane's lock is held");
+        }
+    }
+
     /// Has its control do something: `kill the API server`, `stop the API server`, `stop etcd`, `restore`; until it is done.
     pub async fn command(&self, command: &str) {
         let mut control = UnixStream::connect(&self.control)
@@ -100,14 +119,42 @@ static IDLE: LazyLock<Option<Idle>> = LazyLock::new(|| {
         all: planes.len(),
         free: Semaphore::new(planes.len()),
         planes: Mutex::new(planes),
+        turn: Semaphore::new(1),
     })
 });
 
 struct Idle {
     all: usize,
     planes: Mutex<Vec<Plane>>,
-    /// As many as there are in the list; waits in order.
+    /// As many as this process does not use; waits in order.
     free: Semaphore,
+    /// Whoever looks for one that no other process uses.
+    turn: Semaphore,
+}
+
+impl Idle {
+    /// How often it is looked whether another process has given one back.
+    const LOOK: Duration = Duration::from_millis(20);
+
+    async fn take(&self) -> Option<Plane> {
+        self.free.acquire().await.ok()?.forget();
+        let _turn = self.turn.acquire().await.ok()?;
+        loop {
+            {
+                let mut planes = self.planes.lock().unwrap();
+                if let Some(unused) = planes.iter_mut().position(Plane::claim) {
+                    return Some(planes.swap_remove(unused));
+                }
+            }
+            sleep(Self::LOOK).await;
+        }
+    }
+
+    fn give_back(&self, plane: Plane) {
+        plane.give_back();
+        self.planes.lock().unwrap().push(plane);
+        self.free.add_permits(1);
+    }
 }
 
 /// Does the same with each of these: side by side, with a control plane each, or one after the other in memory, where
@@ -170,8 +217,7 @@ pub struct Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if let Some(idle) = IDLE.as_ref() {
-            idle.planes.lock().unwrap().push(self.plane.clone());
-            idle.free.add_permits(1);
+            idle.give_back(self.plane.clone());
         }
     }
 }
@@ -180,8 +226,7 @@ impl Borrowed {
     /// Waits for a control plane, and cleans it.
     pub async fn take() -> Option<Self> {
         let idle = IDLE.as_ref()?;
-        idle.free.acquire().await.ok()?.forget();
-        let plane = idle.planes.lock().unwrap().pop()?;
+        let plane = idle.take().await?;
         // A scenario that failed may have left it down.
         plane.command("restore").await;
         // Another test may have been first.

@@ -3,13 +3,12 @@
 use std::{
     collections::BTreeSet,
     env,
-    ffi::OsStr,
+    ffi::OsString,
     fs,
     net::Ipv4Addr,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
-    slice,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::Instant,
@@ -56,18 +55,16 @@ pub fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<(bo
         plane.kubectl(&["create", "namespace", NAMESPACE])?;
         plane.kubectl(&["apply", "-f", &role.display().to_string()])?;
     }
-    // The first program is by far the longest: the others have some planes of their own meanwhile.
-    let (of_first, of_others) = match built.scenarios.split_first() {
-        Some((first, others)) if !others.is_empty() && planes.len() > OF_OTHERS => {
-            let (ours, theirs) = planes.split_at(planes.len() - OF_OTHERS);
-            ((slice::from_ref(first), ours), (others, theirs))
-        }
-        _ => ((built.scenarios.as_slice(), planes.as_slice()), (&[][..], &[][..])),
+    let lent = Lent {
+        list: lend("planes", &planes)?,
+        planes: &planes,
+        path,
     };
-    let run = |name: &str, (programs, planes): (&[_], &[_])| run_programs(name, programs, planes, &path, arguments);
+    // The first program is by far the longest: the others run beside it, one after the other.
+    let (first, others) = built.scenarios.split_at(built.scenarios.len().min(1));
     let good = thread::scope(|scope| {
-        let others = scope.spawn(|| run("others", of_others));
-        let first = run("first", of_first);
+        let others = scope.spawn(|| lent.run(others, arguments));
+        let first = lent.run(first, arguments);
         let others = others
             .join()
             .map_err(|_| anyhow!("the thread of the other programs ended"))?;
@@ -75,7 +72,9 @@ pub fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<(bo
     })?;
     let mut used = BTreeSet::new();
     for plane in &planes {
-        used.extend(plane.lock().unwrap_or_else(PoisonError::into_inner).rights_used()?);
+        let mut plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
+        plane.check()?;
+        used.extend(plane.rights_used()?);
     }
     Ok((good, used))
 }
@@ -91,40 +90,38 @@ pub fn affordable() -> u16 {
     room.clamp(1, MOST)
 }
 
-/// How many control planes the programs after the first have to themselves.
-const OF_OTHERS: usize = 2;
+/// Control planes that are lent to programs.
+struct Lent<'a> {
+    planes: &'a [Arc<Mutex<ControlPlane>>],
+    /// The file that names them.
+    list: PathBuf,
+    /// Where programs are looked for.
+    path: OsString,
+}
 
-/// Runs programs one after the other on some control planes; whether all held.
-fn run_programs(
-    name: &str,
-    programs: &[(String, PathBuf)],
-    planes: &[Arc<Mutex<ControlPlane>>],
-    path: &OsStr,
-    arguments: &Arguments,
-) -> anyhow::Result<bool> {
-    let list = lend(name, planes)?;
-    let mut good = true;
-    for (name, program) in programs {
-        let begun = Instant::now();
-        let section = Section::of(name)?;
-        let mut run = Command::new(program);
-        run.args(&arguments.filter)
-            .args(["--skip", table::CHECK])
-            .args(section.sandbox_only.iter().flat_map(|name| ["--skip", name]))
-            // Those that live many lives have several planes at once, and the others wait for theirs.
-            .arg(format!("--test-threads={}", 2 * planes.len()))
-            // Those that run nowhere else are ignored elsewhere.
-            .arg("--include-ignored")
-            .env("SKERRY_CONTROL_PLANES", &list)
-            .env("PATH", path)
-            .current_dir(skerry_dist::root().join("tests"));
-        good &= table::run(&mut run, &arguments.run(name))?;
-        println!("{name}: {} s", begun.elapsed().as_secs());
-        for plane in planes {
-            plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
+impl Lent<'_> {
+    /// Runs programs one after the other; whether all held.
+    fn run(&self, programs: &[(String, PathBuf)], arguments: &Arguments) -> anyhow::Result<bool> {
+        let mut good = true;
+        for (name, program) in programs {
+            let begun = Instant::now();
+            let section = Section::of(name)?;
+            let mut run = Command::new(program);
+            run.args(&arguments.filter)
+                .args(["--skip", table::CHECK])
+                .args(section.sandbox_only.iter().flat_map(|name| ["--skip", name]))
+                // Those that live many lives have several planes at once, and the others wait for theirs.
+                .arg(format!("--test-threads={}", 2 * self.planes.len()))
+                // Those that run nowhere else are ignored elsewhere.
+                .arg("--include-ignored")
+                .env("SKERRY_CONTROL_PLANES", &self.list)
+                .env("PATH", &self.path)
+                .current_dir(skerry_dist::root().join("tests"));
+            good &= table::run(&mut run, &arguments.run(name))?;
+            println!("{name}: {} s", begun.elapsed().as_secs());
         }
+        Ok(good)
     }
-    Ok(good)
 }
 
 /// The namespace of the scenarios.
