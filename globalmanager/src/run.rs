@@ -18,7 +18,7 @@ use crate::{
     admin::{self, Readiness},
     client,
     config::Config,
-    engine::{Engine, Kinds, LONGEST_RETRY, Parts},
+    engine::{Engine, Kinds, Pace, Parts},
     hub::Hub,
     identity::Identity,
     lease::{self, Claim},
@@ -69,7 +69,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
             metrics: metrics.clone(),
             instance: instance.clone(),
             clock: Arc::new(Timestamp::now),
-            longest_retry: LONGEST_RETRY,
+            pace: Pace::default(),
         },
         kinds(),
     );

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 use skerry_globalmanager::{
-    engine::{Credential, Engine, LONGEST_RETRY, NodeParts, Parts, ResourceKey},
+    engine::{Credential, Engine, NodeParts, Pace, Parts, ResourceKey},
     lease::{self, Claim},
     metrics::Metrics,
     run::kinds,
@@ -82,6 +82,18 @@ impl NodeParts for Held {
     fn kind_unknown(&self, _: ObjectKind) {}
 }
 
+/// How long a manager puts things off: where time passes, nobody waits minutes for one that was refused nine times, nor a
+/// second for a status.
+pub(crate) fn pace(api: &Server) -> Pace {
+    match api {
+        Server::Sandbox(_) => Pace::default(),
+        Server::Cluster(_) => Pace {
+            longest_retry: Duration::from_secs(4),
+            status: Duration::from_millis(100),
+        },
+    }
+}
+
 /// One run of a manager's process.
 pub struct Manager {
     /// Its engine.
@@ -92,7 +104,7 @@ pub struct Manager {
 
 impl Manager {
     /// Starts a manager as `user` that leads whenever `leader` says so.
-    pub fn start(api: &Server, user: &str, held: &Held, leader: watch::Receiver<bool>) -> Self {
+    pub fn start(api: &Server, user: &str, held: &Held, leader: watch::Receiver<bool>, pace: Pace) -> Self {
         held.clear();
         let clock = api.clock();
         let parts = Parts {
@@ -104,11 +116,7 @@ impl Manager {
             metrics: Metrics::new(),
             instance: user.to_owned(),
             clock: Arc::new(move || clock.now()),
-            // Where time passes, nobody waits five minutes for a manager that was refused nine times.
-            longest_retry: match api {
-                Server::Sandbox(_) => LONGEST_RETRY,
-                Server::Cluster(_) => Duration::from_secs(4),
-            },
+            pace,
         };
         let engine = Engine::new(parts, kinds());
         let running = engine.clone();
@@ -120,7 +128,7 @@ impl Manager {
     /// Starts a manager as `user` that leads while it holds the Lease.
     pub fn contend(api: &Server, user: &str, held: &Held) -> Self {
         let (leads, leader) = watch::channel(false);
-        let mut manager = Self::start(api, user, held, leader);
+        let mut manager = Self::start(api, user, held, leader, pace(api));
         let (epochs, mut epoch) = watch::channel(None);
         let claim = Claim {
             namespace: NAMESPACE.to_owned(),

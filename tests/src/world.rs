@@ -21,7 +21,10 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use skerry_globalmanager::{engine::Engine, run::kinds};
+use skerry_globalmanager::{
+    engine::{Engine, Pace},
+    run::kinds,
+};
 use skerry_sandbox::{
     api::{FaultHandle, LogEntry, Mark, RequestInfo},
     cluster::{Controllers, FakeKubelet, NodeSpec, Timing},
@@ -30,7 +33,7 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::{
     definitions::{KINDS, definitions, install},
-    manager::{Held, LEASE, Manager},
+    manager::{Held, LEASE, Manager, pace},
     server::Server,
 };
 
@@ -60,6 +63,7 @@ pub struct World {
     pub leads: watch::Sender<bool>,
     /// How long [`World::settle`] waits: a minute, but for a test that makes everything take longer.
     pub patience: Cell<Duration>,
+    pace: Cell<Pace>,
     manager: RefCell<Option<Manager>>,
     killer: RefCell<Option<FaultHandle>>,
     _controllers: Option<Controllers>,
@@ -128,6 +132,7 @@ impl World {
             held: Held::default(),
             leads: watch::Sender::new(true),
             patience: Cell::new(A_WHILE),
+            pace: Cell::new(pace(&api)),
             manager: RefCell::default(),
             killer: RefCell::default(),
             _controllers: controllers,
@@ -151,8 +156,18 @@ impl World {
 
     /// Starts a manager with nothing in its memory.
     pub fn start_manager(&self) {
-        let manager = Manager::start(&self.api, MANAGER, &self.held, self.leads.subscribe());
+        let manager = Manager::start(&self.api, MANAGER, &self.held, self.leads.subscribe(), self.pace.get());
         *self.manager.borrow_mut() = Some(manager);
+    }
+
+    /// Has managers that start from now on write statuses no more often than in a cluster: what comes and goes within a
+    /// second is then told in as many writes each time.
+    pub fn tell_seldom(&self) {
+        let Pace { status, .. } = Pace::default();
+        self.pace.set(Pace {
+            status,
+            ..self.pace.get()
+        });
     }
 
     /// From now on, the manager is killed when it runs into this fault, and started anew; once.

@@ -39,15 +39,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::queue::Ended;
+pub use self::reports::{NodeReport, Taken};
 use self::{
     cache::Cache,
     driver::{Driven, Driver},
     queue::Queue,
     references::{Named, Secrets},
-};
-pub use self::{
-    queue::LONGEST_RETRY,
-    reports::{NodeReport, Taken},
 };
 use crate::metrics::Metrics;
 
@@ -118,8 +115,26 @@ pub struct Parts {
     pub instance: String,
     /// The wall clock, for what statuses say of times; virtual in tests.
     pub clock: Clock,
-    /// The longest wait after failures of one resource: [`LONGEST_RETRY`], but where a test has to wait for it.
+    /// How long things are put off.
+    pub pace: Pace,
+}
+
+/// How long the engine puts things off: by default as suits a cluster, sooner where a test has to wait for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The longest wait after failures of one resource.
     pub longest_retry: Duration,
+    /// The least time between two writes of one status.
+    pub status: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            longest_retry: queue::LONGEST_RETRY,
+            status: status::PAUSE,
+        }
+    }
 }
 
 /// Tells the time.
@@ -166,7 +181,7 @@ impl Engine {
     pub fn new(parts: Parts, kinds: Kinds) -> Self {
         let events = events::Events::new(parts.client.clone(), &parts.instance);
         let secrets = Secrets::new(parts.client.clone());
-        let queue = Queue::new(parts.longest_retry);
+        let queue = Queue::new(parts.pace.longest_retry);
         Self {
             shared: Arc::new(Shared {
                 parts,

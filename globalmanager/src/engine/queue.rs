@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// First wait after a failure; doubled with each further one.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The longest wait after failures: an object that fails for hours is still tried every five minutes.
-pub const LONGEST_RETRY: Duration = Duration::from_secs(300);
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// How a pass over a resource ended, as far as the queue cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

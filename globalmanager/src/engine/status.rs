@@ -23,7 +23,7 @@ use super::{
 
 /// The least time between two writes of one status. A Deployment changes half a dozen times within the second in which its
 /// pods come up, and a thousand of them would have the API server write as many statuses that nobody has time to read.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// What was last written, and when: it tells a field that another manager owns from one that we own and no longer want.
 #[derive(Debug, Default)]
@@ -65,7 +65,9 @@ pub(crate) async fn write<K: Kind>(
     if says(raw, &wanted, last.as_ref().map(|last| &last.status), K::REPORTED) {
         return Ok(Told::Known);
     }
-    let left = last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(last.at.elapsed()));
+    let left = last.map_or(Duration::ZERO, |last| {
+        engine.shared.parts.pace.status.saturating_sub(last.at.elapsed())
+    });
     if !left.is_zero() {
         return Ok(Told::Later(left));
     }

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use skerry_globalmanager::{
-    engine::{Credential, Engine, Kinds, LONGEST_RETRY, NodeParts, Parts, ResourceKey},
+    engine::{Credential, Engine, Kinds, NodeParts, Pace, Parts, ResourceKey},
     metrics::Metrics,
 };
 use skerry_sandbox::ApiServer;
@@ -222,7 +222,7 @@ impl World {
             metrics: Metrics::new(),
             instance: "test".into(),
             clock: Arc::new(move || clock.now()),
-            longest_retry: LONGEST_RETRY,
+            pace: Pace::default(),
         };
         let engine = Engine::new(parts, Kinds::default().with::<Gadget>());
         Self {

@@ -156,6 +156,8 @@ async fn undisturbed(manifest: &str, life: Life) -> Arc<Lived> {
 /// Lives a life in a world in which everything is there but the manager.
 pub(crate) async fn live_in(world: &World, life: Life, faults: impl FnOnce(&World)) -> Lived {
     faults(world);
+    // One life is compared with another write by write.
+    world.tell_seldom();
     let mark = world.mark();
     world.start_manager();
     world.settle().await;

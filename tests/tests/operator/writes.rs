@@ -205,6 +205,9 @@ async fn a_status_costs_one_write_per_actual_change() {
 #[tokio::test(start_paused = true)]
 async fn a_status_is_written_once_a_second_at_most() {
     let world = serving().await;
+    world.tell_seldom();
+    world.restart_manager().await;
+    world.settle().await;
     let (mark, begun) = (world.mark(), Instant::now());
     for change in 0..20 {
         let behaviour = [Behaviour::NeverReady, Behaviour::Run][change % 2].clone();

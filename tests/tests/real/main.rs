@@ -84,6 +84,16 @@ impl Cluster {
         );
     }
 
+    /// The same under a whole manager: nobody here sees that it is about to write a status.
+    async fn becomes_well(&self) {
+        self.until("a status of each that says that it is well", async || {
+            let service = self.condition::<JointInferenceService>("helmet", "Ready").await;
+            let job = self.condition::<FederatedLearningJob>("surface", "Ready").await;
+            (service == READY && job == RUNNING).then_some(())
+        })
+        .await;
+    }
+
     /// `kubectl patch --type=merge` of `kind/name`.
     async fn patch(&self, object: &str, patch: &str) {
         self.kubectl.ok(&["patch", object, "--type=merge", "-p", patch]).await;

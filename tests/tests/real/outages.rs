@@ -69,7 +69,7 @@ async fn at_work() -> (Cluster, Manager) {
     cluster.kubectl.apply(SERVICE).await;
     cluster.kubectl.apply(JOB).await;
     cluster.settle().await;
-    cluster.is_well().await;
+    cluster.becomes_well().await;
     (cluster, manager)
 }
 
@@ -101,7 +101,7 @@ async fn goes_on(cluster: &Cluster, manager: &Manager, before: &[String]) {
         .await;
     cluster.rolled_out(EDGE).await;
     cluster.settle().await;
-    cluster.is_well().await;
+    cluster.becomes_well().await;
     let after = cluster.very_children().await;
     // All but the worker that was edited and the Service that was deleted are the very same.
     let same = |child: &&String| !child.contains(&format!("{EDGE}-")) && !child.contains("helmet-cloud");

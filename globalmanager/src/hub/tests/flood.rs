@@ -38,7 +38,7 @@ use super::{
     node::{Disk, MemoryStore, session},
 };
 use crate::{
-    engine::{Engine, LONGEST_RETRY, Parts},
+    engine::{Engine, Pace, Parts},
     metrics::Metrics,
     run::kinds,
 };
@@ -129,7 +129,7 @@ impl World {
             metrics: Metrics::new(),
             instance: "test".into(),
             clock: Arc::new(move || clock.now()),
-            longest_retry: LONGEST_RETRY,
+            pace: Pace::default(),
         };
         let engine = Engine::new(parts, kinds());
         let (cluster, lease) = ("c".to_owned(), "l".to_owned());
