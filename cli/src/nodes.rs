@@ -133,6 +133,8 @@ fn table(nodes: &[NodeRow]) -> String {
         "ASSIGNED",
         "ACKED",
         "OLDEST UNACKED",
+        "OUTBOX",
+        "ROUND TRIP",
         "CERTIFIED",
         "EXPIRES",
         "REVOKED BEFORE",
@@ -152,6 +154,14 @@ fn table(nodes: &[NodeRow]) -> String {
         let since = |session: &Session| session.connected.then(|| session.since.0.to_string());
         let acked = |session: &Session| Some((session.assigned - session.unacknowledged).max(0).to_string());
         let oldest = |session: &Session| session.oldest_unacknowledged.as_ref().map(|time| time.0.to_string());
+        let outbox = |session: &Session| {
+            let outbox = session.outbox.as_ref()?;
+            Some(format!(
+                "{} ({} KiB)",
+                outbox.messages,
+                u64::try_from(outbox.bytes).unwrap_or_default().div_ceil(1024)
+            ))
+        };
         [
             name.clone(),
             of_session(since),
@@ -159,12 +169,14 @@ fn table(nodes: &[NodeRow]) -> String {
             of_session(|session| Some(session.assigned.to_string())),
             of_session(acked),
             of_session(oldest),
+            of_session(outbox),
+            of_session(|session| session.round_trip_milliseconds.map(|time| format!("{time} ms"))),
             time(certificate.map(|(issued, _)| issued)),
             time(certificate.map(|(_, expires)| expires)),
             time(*revoked_before),
         ]
     }));
-    let widths: [usize; 9] = std::array::from_fn(|at| {
+    let widths: [usize; 11] = std::array::from_fn(|at| {
         rows.iter()
             .filter_map(|row| row.get(at))
             .map(String::len)
@@ -184,6 +196,7 @@ fn table(nodes: &[NodeRow]) -> String {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use skerry_crds::skerry::v1alpha1::Outbox;
 
     use super::*;
 
@@ -200,6 +213,11 @@ mod tests {
                     assigned: 12,
                     unacknowledged: 2,
                     oldest_unacknowledged: Some(Time(at("2026-01-03T06:00:00Z"))),
+                    outbox: Some(Outbox {
+                        messages: 70,
+                        bytes: 20_000,
+                    }),
+                    round_trip_milliseconds: Some(41),
                 }),
                 certificate: Some((at("2026-01-01T00:00:00Z"), at("2026-04-01T00:00:00Z"))),
                 revoked_before: None,
@@ -212,9 +230,9 @@ mod tests {
             },
         ];
         let expected = "\
-NAME     CONNECTED SINCE       VERSION  ASSIGNED  ACKED  OLDEST UNACKED        CERTIFIED             EXPIRES               REVOKED BEFORE
-edge-1   2026-01-01T06:00:00Z  0.1.0    12        10     2026-01-03T06:00:00Z  2026-01-01T00:00:00Z  2026-04-01T00:00:00Z  -
-edge-17  -                     -        -         -      -                     -                     -                     2026-01-02T00:00:00Z
+NAME     CONNECTED SINCE       VERSION  ASSIGNED  ACKED  OLDEST UNACKED        OUTBOX       ROUND TRIP  CERTIFIED             EXPIRES               REVOKED BEFORE
+edge-1   2026-01-01T06:00:00Z  0.1.0    12        10     2026-01-03T06:00:00Z  70 (20 KiB)  41 ms       2026-01-01T00:00:00Z  2026-04-01T00:00:00Z  -
+edge-17  -                     -        -         -      -                     -            -           -                     -                     2026-01-02T00:00:00Z
 ";
         assert_eq!(table(&nodes), expected);
     }

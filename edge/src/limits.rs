@@ -72,6 +72,12 @@ pub const CLOSE: Duration = Duration::from_secs(2);
 /// A side that heard nothing for so long sends a ping.
 pub const PING_AFTER: Duration = Duration::from_secs(15);
 
+/// A live session pings at least so often, whatever comes meanwhile: by the answer the manager knows the round trip.
+pub const MEASURE_EVERY: Duration = Duration::from_secs(60);
+
+/// How often a node tells how much waits in its outbox, where that has changed: as often as anybody can see it.
+pub const OUTBOX_EVERY: Duration = Duration::from_secs(30);
+
 /// A side that heard nothing for so long, two pings included, takes the link for dead: this is how a half-open
 /// connection is found.
 pub const IDLE: Duration = Duration::from_secs(45);
@@ -188,6 +194,8 @@ mod tests {
             ("FIRST_MESSAGE", seconds(FIRST_MESSAGE)),
             ("CLOSE", seconds(CLOSE)),
             ("PING_AFTER", seconds(PING_AFTER)),
+            ("MEASURE_EVERY", seconds(MEASURE_EVERY)),
+            ("OUTBOX_EVERY", seconds(OUTBOX_EVERY)),
             ("IDLE", seconds(IDLE)),
             ("ACK_TIMEOUT", seconds(ACK_TIMEOUT)),
             ("WINDOW_FRAMES", WINDOW_FRAMES.to_string()),

@@ -4,7 +4,7 @@
 
 use std::{
     collections::VecDeque,
-    future::{Future, pending},
+    future::{Future, pending, ready},
     sync::Arc,
     time::Duration,
 };
@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    message::Upstream,
+    message::{OutboxDepth, Upstream},
     node::{self, Asked, Batch, Input, Outgoing, Output, State},
     object::Row,
     report::ReportResult,
@@ -41,6 +41,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// At most `limit` entries of the outbox with numbers above `after`, in order.
     fn fetch(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Outgoing>, Self::Error>> + Send;
+
+    /// How much waits in the outbox; nothing where it is not counted.
+    fn outbox(&self) -> impl Future<Output = Result<Option<OutboxDepth>, Self::Error>> + Send {
+        ready(Ok(None))
+    }
 
     /// Removes an entry of the outbox, where it still is there: the manager has answered it so.
     fn settle(&self, seq: u64, result: ReportResult) -> impl Future<Output = Result<(), Self::Error>> + Send;
@@ -129,6 +134,7 @@ pub async fn run<D, S>(
                     Output::Store(batch) => orders.push(Order::Store(batch)),
                     Output::ReadRows => orders.push(Order::Rows),
                     Output::Fetch { after, limit } => orders.push(Order::Fetch { after, limit }),
+                    Output::Weigh => orders.push(Order::Weigh),
                     Output::Settle { seq, result } => orders.push(Order::Settle { seq, result }),
                 }
             }
@@ -170,7 +176,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<'_, Io> {
             }
             Self::Up(socket) => match socket.next().await {
                 Ok(Event::Frame(frame)) => Ok(Input::Frame(frame)),
-                Ok(Event::Heard) => Ok(Input::Heard),
+                Ok(Event::Heard | Event::Pong) => Ok(Input::Heard),
                 Err(ended) => Err(ended.to_string()),
             },
         }
@@ -193,6 +199,7 @@ enum Order {
     Store(Batch),
     Rows,
     Fetch { after: u64, limit: usize },
+    Weigh,
     Settle { seq: u64, result: ReportResult },
 }
 
@@ -245,6 +252,8 @@ async fn carry_out<S: Store>(store: Arc<S>, order: Order) -> Option<Input> {
             .fetch(after, limit)
             .await
             .map_or_else(failed(Asked::Fetch), Input::Fetched),
+        // The next time is soon enough.
+        Order::Weigh => Input::Weighed(store.outbox().await.unwrap_or_default()),
         Order::Settle { seq, result } => {
             if let Err(error) = store.settle(seq, result).await {
                 // It is sent again with the next session.

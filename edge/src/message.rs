@@ -131,6 +131,8 @@ pub enum Upstream {
         /// How many reports were given up.
         count: u64,
     },
+    /// How much waits in the node's outbox, now and then. A manager that does not know this frame leaves it out.
+    Outbox(OutboxDepth),
     /// The node does not listen to this manager.
     Refused {
         /// Why, for programs.
@@ -138,6 +140,15 @@ pub enum Upstream {
         /// Why and what to do, for people.
         hint: String,
     },
+}
+
+/// What waits in a node's outbox, counts of Datasets not included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxDepth {
+    /// Reports.
+    pub messages: u64,
+    /// Their bytes, as the node stores them.
+    pub bytes: u64,
 }
 
 /// The first frame of a session.
@@ -279,6 +290,7 @@ impl Upstream {
             Self::Ack { .. } => "ack",
             Self::Report { .. } => "report",
             Self::Gap { .. } => "gap",
+            Self::Outbox(_) => "outbox",
             Self::Refused { .. } => "refused",
         }
     }
@@ -294,13 +306,18 @@ impl Upstream {
             Self::Rows { rows, .. } => rows.iter().try_for_each(check_row),
             // What a report is about is judged with whether the node may report on it: one that is refused must not end
             // the session, since the node would send it again with the next.
-            Self::Report { .. } | Self::Hello(_) | Self::Ack { .. } | Self::Gap { .. } | Self::Refused { .. } => Ok(()),
+            Self::Report { .. }
+            | Self::Hello(_)
+            | Self::Ack { .. }
+            | Self::Gap { .. }
+            | Self::Outbox(_)
+            | Self::Refused { .. } => Ok(()),
         })
     }
 }
 
 impl Tagged for Upstream {
-    const NAMES: &'static [&'static str] = &["hello", "rows", "ack", "report", "gap", "refused"];
+    const NAMES: &'static [&'static str] = &["hello", "rows", "ack", "report", "gap", "outbox", "refused"];
 }
 
 fn decode<M: Tagged>(

@@ -11,6 +11,7 @@ use std::{
 use skerry_edge::{
     ReportResult, Row,
     link::{self, Signals},
+    message::OutboxDepth,
     node::{Batch, Identity, Outgoing, Session, State},
     transport::client::Dialer,
 };
@@ -18,7 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     metrics::{Metrics, Outcome},
-    store::{Store, StoreError},
+    store::{Store, StoreError, Totals},
 };
 
 /// Runs the link until it is told to stop.
@@ -106,6 +107,12 @@ impl link::Store for Linked {
 
     async fn rows(&self) -> Result<Vec<Row>, StoreError> {
         self.counted(self.store.rows().await)
+    }
+
+    async fn outbox(&self) -> Result<Option<OutboxDepth>, StoreError> {
+        let Totals { count, bytes, .. } = self.counted(self.store.outbox().await)?;
+        let messages = count;
+        Ok(Some(OutboxDepth { messages, bytes }))
     }
 
     async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {

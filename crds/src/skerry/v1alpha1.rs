@@ -80,4 +80,19 @@ pub struct Session {
     /// Since when the oldest of those waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_unacknowledged: Option<Time>,
+    /// What waits in the node's outbox, to within half, where the node is connected and tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outbox: Option<Outbox>,
+    /// Milliseconds from a ping to its answer, to within half.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip_milliseconds: Option<i64>,
+}
+
+/// What waits in the outbox of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Outbox {
+    /// Reports.
+    pub messages: i64,
+    /// Their bytes.
+    pub bytes: i64,
 }

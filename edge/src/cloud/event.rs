@@ -16,8 +16,10 @@ pub enum Input {
     Wake,
     /// A frame has come, read with [`Upstream::decode`].
     Frame(Result<Received<Upstream>, MessageError>),
-    /// A ping or a pong has come.
+    /// A ping has come.
     Heard,
+    /// The answer to [`Output::Ping`] has come.
+    Pong,
     /// The manager is about to stop, or sheds load.
     Drain {
         /// When the node is to dial again.

@@ -17,7 +17,9 @@ pub use objects::{Counts, NodeObjects};
 pub use reports::Verdict;
 pub use session::Session;
 
-use crate::message::Downstream;
+use std::time::Duration;
+
+use crate::message::{Downstream, OutboxDepth};
 use reports::Reports;
 
 /// All that the manager keeps of one node, over its sessions.
@@ -28,8 +30,19 @@ pub struct Node {
     reports: Reports,
     /// Frames that tell the node what became of its reports.
     answers: Vec<Downstream>,
+    /// What the present session has found out about its link.
+    pub link: Link,
     /// The number of the node's last session; an older one has been replaced.
     session: Option<u64>,
+}
+
+/// How a node's link does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// What waits in the node's outbox; nothing of a node that does not tell.
+    pub outbox: Option<OutboxDepth>,
+    /// From a ping to its answer.
+    pub round_trip: Option<Duration>,
 }
 
 impl Node {

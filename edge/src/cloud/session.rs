@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::{
-    Denial, Node,
+    Denial, Link, Node,
     admission::{Peer, Server},
     digesting::Answer,
     event::{End, Input, Output},
@@ -34,6 +34,10 @@ pub struct Session {
     stage: Stage,
     heard: Duration,
     ping_at: Duration,
+    /// When a ping goes in any case.
+    measure_at: Duration,
+    /// When the ping went that is not answered.
+    pinged: Option<Duration>,
     unknown: u64,
 }
 
@@ -123,6 +127,7 @@ impl Session {
         node.reports.boot(&boot);
         // What they answer is sent again, and answered then.
         node.answers = Vec::new();
+        node.link = Link::default();
         let resumed = stored
             .filter(|position| position.epoch == epoch)
             .map(|position| position.version);
@@ -140,6 +145,8 @@ impl Session {
             stage,
             heard: now,
             ping_at: now + limits::PING_AFTER,
+            measure_at: now + limits::PING_AFTER,
+            pinged: None,
             unknown: 0,
         };
         if session.confidential {
@@ -162,7 +169,7 @@ impl Session {
 
     /// When to feed the next [`Input::Wake`], if nothing else comes before; none when the session is over.
     pub fn wake_at(&self) -> Option<Duration> {
-        let idle = (self.heard + limits::IDLE).min(self.ping_at);
+        let idle = (self.heard + limits::IDLE).min(self.ping_at).min(self.measure_at);
         match &self.stage {
             Stage::Digesting { until, .. } => Some(idle.min(*until)),
             Stage::Live(window) => Some(window.deadline().map_or(idle, |deadline| idle.min(deadline))),
@@ -191,6 +198,13 @@ impl Session {
             }
             Input::Heard => {
                 self.heard(now);
+                Ok(())
+            }
+            Input::Pong => {
+                self.heard(now);
+                if let Some(pinged) = self.pinged.take() {
+                    node.link.round_trip = Some(now.saturating_sub(pinged));
+                }
                 Ok(())
             }
             Input::Drain { reconnect_after } => {
@@ -241,8 +255,11 @@ impl Session {
             }
             Stage::Digesting { .. } | Stage::Live(_) | Stage::Closed => {}
         }
-        if now >= self.ping_at {
+        if now >= self.ping_at.min(self.measure_at) {
             self.ping_at = now + limits::PING_AFTER;
+            self.measure_at = now + limits::MEASURE_EVERY;
+            // Pings are answered in their order: where one is not yet, the next answer is that one's.
+            self.pinged.get_or_insert(now);
             out.push(Output::Ping);
         }
         Ok(())
@@ -304,6 +321,7 @@ impl Session {
                 let result = ReportResult::Accepted {};
                 out.push(Output::Send(Downstream::ReportResult { seq, result }));
             }
+            (Upstream::Outbox(depth), Stage::Live(_)) => node.link.outbox = Some(depth),
             (Upstream::Refused { reason: _, hint }, _) => {
                 let hint: String = hint.chars().take(limits::HINT).collect();
                 return Err(Closing::new(End::RefusedByNode, format!("the node refused: {hint}")));

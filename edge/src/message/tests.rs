@@ -153,6 +153,10 @@ fn upstream() -> Vec<Upstream> {
             reason: "no such file".to_owned(),
         }),
         Upstream::Gap { seq: 44, count: 3 },
+        Upstream::Outbox(OutboxDepth {
+            messages: 7,
+            bytes: 2100,
+        }),
         Upstream::Refused {
             reason: RefusedReason::Deposed,
             hint: "a newer manager was heard".to_owned(),

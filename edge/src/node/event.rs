@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::store::{Batch, Outgoing};
 use crate::{
-    message::{Downstream, MessageError, Received, Upstream},
+    message::{Downstream, MessageError, OutboxDepth, Received, Upstream},
     object::Row,
     report::ReportResult,
 };
@@ -58,6 +58,8 @@ pub enum Input {
     OutboxGrew,
     /// What [`Output::Fetch`] asked for.
     Fetched(Vec<Outgoing>),
+    /// What [`Output::Weigh`] asked for; nothing where it cannot be known.
+    Weighed(Option<OutboxDepth>),
 }
 
 /// What a store that failed was asked for.
@@ -93,6 +95,8 @@ pub enum Output {
         /// At most so many.
         limit: usize,
     },
+    /// Find out how much waits in the outbox; then [`Input::Weighed`].
+    Weigh,
     /// Remove this from the outbox, where it still is there: the manager has answered it.
     Settle {
         /// Its number.

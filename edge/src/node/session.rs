@@ -24,7 +24,7 @@ use super::{
 use crate::{
     digest::{self, ChunkHash},
     limits,
-    message::{Downstream, Hello, MessageError, Received, RefusedReason, Start, Upstream},
+    message::{Downstream, Hello, MessageError, OutboxDepth, Received, RefusedReason, Start, Upstream},
     object::Row,
     position::{Epoch, Fenced, Position, Retired, Standing},
 };
@@ -42,6 +42,10 @@ pub struct Session {
     storing: Option<Position>,
     reading_rows: bool,
     outbox: Window,
+    /// When it is to be told how much waits there, in a session that is live.
+    weigh_at: Duration,
+    /// What this session was told of that.
+    told: Option<OutboxDepth>,
     cause: Option<String>,
     unknown: u64,
 }
@@ -114,6 +118,8 @@ impl Session {
             storing: None,
             reading_rows: false,
             outbox: Window::default(),
+            weigh_at: Duration::ZERO,
+            told: None,
             cause: None,
             unknown: 0,
         }
@@ -154,7 +160,10 @@ impl Session {
                 let idle = (*heard + limits::IDLE).min(*ping_at);
                 Some(match stage {
                     Stage::Greeting { until } | Stage::Digesting { until, .. } => idle.min(*until),
-                    Stage::Live { .. } => self.outbox.wake_at().map_or(idle, |at| idle.min(at)),
+                    Stage::Live { .. } => {
+                        let idle = idle.min(self.weigh_at);
+                        self.outbox.wake_at().map_or(idle, |at| idle.min(at))
+                    }
                 })
             }
         }
@@ -200,6 +209,13 @@ impl Session {
             }
             Input::OutboxGrew => {
                 self.outbox.grew();
+                Ok(())
+            }
+            Input::Weighed(depth) => {
+                if self.is_live() && depth.is_some() && depth != self.told {
+                    self.told = depth;
+                    out.extend(depth.map(|depth| Output::Send(Upstream::Outbox(depth))));
+                }
                 Ok(())
             }
             Input::Fetched(outgoing) => {
@@ -249,6 +265,10 @@ impl Session {
                 if now >= connection.ping_at {
                     connection.ping_at = now + limits::PING_AFTER;
                     out.push(Output::Ping);
+                }
+                if matches!(connection.stage, Stage::Live { .. }) && now >= self.weigh_at {
+                    self.weigh_at = now + limits::OUTBOX_EVERY;
+                    out.push(Output::Weigh);
                 }
             }
             Phase::Waiting { .. } | Phase::Dialling | Phase::Closing { .. } => {}
@@ -442,6 +462,9 @@ impl Session {
 
     fn live(&mut self, now: Duration, base: Position, inbox: Inbox) {
         self.outbox.open();
+        // Not at once: a session that goes on where the last one ended is to cost two messages.
+        self.weigh_at = now + limits::OUTBOX_EVERY;
+        self.told = None;
         self.stage(Stage::Live {
             base,
             inbox,

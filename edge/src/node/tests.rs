@@ -9,7 +9,7 @@ use crate::{
     ContentHash, Downstream, Epoch, Object, ObjectKey, Position, ReportResult, Row, Upstream,
     digest::{chunk_hashes, chunk_of},
     limits,
-    message::{Received, RefusedReason, Start},
+    message::{OutboxDepth, Received, RefusedReason, Start},
 };
 
 const NOW: Duration = Duration::from_secs(100);
@@ -350,6 +350,32 @@ fn a_manager_that_says_nothing_is_given_up() {
     link.input(Input::Heard);
     link.now += limits::IDLE;
     assert_eq!(link.input(Input::Tick), [Output::Close]);
+}
+
+#[test]
+fn how_much_waits_in_the_outbox_is_told_now_and_then_where_it_has_changed() {
+    let mut link = Link::live();
+    let weighed = |link: &mut Link, messages| {
+        link.now += limits::OUTBOX_EVERY;
+        link.input(Input::Heard);
+        assert_eq!(link.input(Input::Tick), [Output::Weigh]);
+        let depth = OutboxDepth {
+            messages,
+            bytes: 10 * messages,
+        };
+        let told = link.input(Input::Weighed(Some(depth)));
+        assert!(
+            told.is_empty() || told == [Output::Send(Upstream::Outbox(depth))],
+            "{told:?}"
+        );
+        !told.is_empty()
+    };
+    assert!(weighed(&mut link, 0), "that nothing waits is told once");
+    assert_eq!(
+        [7, 7, 0, 0].map(|depth| weighed(&mut link, depth)),
+        [true, false, true, false]
+    );
+    assert_eq!(link.input(Input::Weighed(None)), [], "a store that cannot say");
 }
 
 #[test]

@@ -187,7 +187,8 @@ impl WireMessage for Message {
             Self::Text(text) => Some(Event::Frame(F::decode(text))),
             // Not text, so not a frame: read as one, it is malformed.
             Self::Binary(_) => Some(Event::Frame(F::decode(""))),
-            Self::Ping(_) | Self::Pong(_) => Some(Event::Heard),
+            Self::Ping(_) => Some(Event::Heard),
+            Self::Pong(_) => Some(Event::Pong),
             Self::Close(_) => None,
         }
     }

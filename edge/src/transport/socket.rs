@@ -88,8 +88,10 @@ impl WireError for axum::Error {
 pub enum Event<F> {
     /// A frame.
     Frame(Result<Received<F>, MessageError>),
-    /// A ping or a pong.
+    /// A ping; or a pong, where nobody asks for how long it took.
     Heard,
+    /// A pong.
+    Pong,
 }
 
 /// How a connection ended.
@@ -195,7 +197,7 @@ where
             poll_fn(|context| Pin::new(&mut self.wire).poll_close(context))
                 .await
                 .ok()?;
-            while let Ok(Event::Frame(_) | Event::Heard) = self.next().await {}
+            while self.next().await.is_ok() {}
             Some(())
         };
         // That the goodbye did not get through changes nothing: the connection is dropped either way.

@@ -68,7 +68,7 @@ async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<H
     let first = async {
         loop {
             match socket.next().await {
-                Ok(Event::Heard) => {}
+                Ok(Event::Heard | Event::Pong) => {}
                 Ok(Event::Frame(frame)) => return Ok(frame),
                 Err(ended) => return Err(ended),
             }
@@ -219,6 +219,7 @@ impl Connection {
                 event = socket.next() => match event {
                     Ok(Event::Frame(frame)) => Input::Frame(frame),
                     Ok(Event::Heard) => Input::Heard,
+                    Ok(Event::Pong) => Input::Pong,
                     Err(ended) => {
                         self.hub.shared.counters.ended.count("disconnected");
                         tracing::info!(node = %self.node, %ended, "a node has disconnected");

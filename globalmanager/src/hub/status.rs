@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use serde::Serialize;
+use skerry_edge::message::OutboxDepth;
 
 use super::Hub;
 
@@ -70,6 +71,10 @@ pub struct NodeStatus {
     pub strays: usize,
     /// Credentials that its connection may not carry.
     pub withheld: usize,
+    /// What waits in its outbox; nothing of one that is not connected, or does not tell.
+    pub outbox: Option<OutboxDepth>,
+    /// From a ping to its answer, over its present connection.
+    pub round_trip: Option<Duration>,
 }
 
 impl Hub {
@@ -127,6 +132,8 @@ impl Hub {
                 oldest_unacked: node.objects.oldest_unacked().map(|since| now.saturating_sub(since)),
                 strays: counts.strays,
                 withheld: counts.withheld,
+                outbox: connected.and(node.link.outbox),
+                round_trip: connected.and(node.link.round_trip),
             }
         };
         let mut nodes: Vec<_> = state.placements.nodes().map(status).collect();

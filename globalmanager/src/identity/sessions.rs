@@ -1,7 +1,9 @@
 //! Tells operators how nodes' sessions stand, in the status of their `EdgeNode`s.
 //!
 //! Decides when that is worth a write: where it differs from what was written, every half minute at most for one node, and
-//! so many a second for all, never because time has passed. There, rather than at the manager's own port, because whoever
+//! so many a second for all, never because time has passed. Outboxes and round trips change all the time, so they are told
+//! where they have doubled or halved, beyond what is noise, or where an outbox is empty again; else with whatever is told
+//! anyway. A node whose outbox comes and goes with each report costs nothing by that. There, rather than at the manager's own port, because whoever
 //! may see nodes can see it with what they have, and it is there when the manager is not.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -16,8 +18,9 @@ use kube::{
 use serde_json::json;
 use skerry_crds::{
     names::MANAGER_SESSIONS,
-    skerry::v1alpha1::{EdgeNode, Session},
+    skerry::v1alpha1::{EdgeNode, Outbox, Session},
 };
+use skerry_edge::message::OutboxDepth;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::{IdentityError, api, nodes::resources};
@@ -29,6 +32,13 @@ const LOOK: Duration = Duration::from_secs(30);
 /// Between two writes: ten a second cost the API server little, and ten thousand nodes that come at once a quarter of an
 /// hour.
 const PACE: Duration = Duration::from_millis(100);
+
+/// Reports in an outbox that are no more than on their way.
+const NOISE_MESSAGES: i64 = 16;
+/// And bytes.
+const NOISE_BYTES: i64 = 64 * 1024;
+/// By so much round trips differ over one link.
+const NOISE_MILLISECONDS: i64 = 20;
 
 /// Tells how sessions stand for as long as it is not dropped.
 pub(super) async fn tell(client: Client, namespace: String, hub: Hub) {
@@ -141,6 +151,13 @@ fn session(present: Option<&NodeStatus>, before: Option<&Session>, now: Timestam
             assigned: count(node.assigned),
             unacknowledged: count(node.unacked),
             oldest_unacknowledged: node.oldest_unacked.map(ago),
+            outbox: node.outbox.map(|OutboxDepth { messages, bytes }| Outbox {
+                messages: i64::try_from(messages).unwrap_or(i64::MAX),
+                bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+            }),
+            round_trip_milliseconds: node
+                .round_trip
+                .map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
         },
         _ => Session {
             connected: false,
@@ -149,6 +166,8 @@ fn session(present: Option<&NodeStatus>, before: Option<&Session>, now: Timestam
             assigned: present.map_or(0, |node| count(node.assigned)),
             unacknowledged: present.map_or(0, |node| count(node.unacked)),
             oldest_unacknowledged: present.and_then(|node| node.oldest_unacked).map(ago),
+            outbox: None,
+            round_trip_milliseconds: None,
         },
     };
     Some(before.map_or(told.clone(), |before| settled(before, told)))
@@ -163,7 +182,7 @@ fn settled(before: &Session, told: Session) -> Session {
     };
     let kept = |before: &Time, now: Time| if same(before, &now) { before.clone() } else { now };
     let stays = before.connected == told.connected;
-    Session {
+    let settled = Session {
         since: match (stays, told.connected) {
             (true, false) => before.since.clone(),
             (true, true) => kept(&before.since, told.since),
@@ -174,7 +193,42 @@ fn settled(before: &Session, told: Session) -> Session {
             (_, now) => now,
         },
         ..told
+    };
+    let as_before = Session {
+        outbox: before.outbox,
+        round_trip_milliseconds: before.round_trip_milliseconds,
+        ..settled.clone()
+    };
+    if as_before == *before && !moved(before, &settled) {
+        as_before
+    } else {
+        settled
     }
+}
+
+/// Whether outbox or round trip are worth a write by themselves.
+fn moved(before: &Session, now: &Session) -> bool {
+    let of_outbox = |before: Outbox, now: Outbox| {
+        let empty = |outbox: Outbox| outbox.messages == 0;
+        empty(now) != empty(before) && empty(now)
+            || far(before.messages, now.messages, NOISE_MESSAGES)
+            || far(before.bytes, now.bytes, NOISE_BYTES)
+    };
+    let outbox = match (before.outbox, now.outbox) {
+        (Some(before), Some(now)) => of_outbox(before, now),
+        (before, now) => before.is_some() != now.is_some(),
+    };
+    let round_trip = match (before.round_trip_milliseconds, now.round_trip_milliseconds) {
+        (Some(before), Some(now)) => far(before, now, NOISE_MILLISECONDS),
+        (before, now) => before.is_some() != now.is_some(),
+    };
+    outbox || round_trip
+}
+
+/// Whether one is more than twice the other, and more than that apart.
+fn far(before: i64, now: i64, noise: i64) -> bool {
+    let (less, more) = (before.min(now), before.max(now));
+    more > less.saturating_mul(2).saturating_add(noise)
 }
 
 #[cfg(test)]
@@ -191,6 +245,8 @@ mod tests {
             oldest_unacked: oldest.map(Duration::from_secs),
             strays: 0,
             withheld: 0,
+            outbox: None,
+            round_trip: None,
         }
     }
 
@@ -210,6 +266,37 @@ mod tests {
             (done.unacknowledged, done.oldest_unacknowledged, done.since.0),
             (0, None, at(-10))
         );
+    }
+
+    fn busy(messages: u64, milliseconds: u64) -> NodeStatus {
+        let bytes = 300 * messages;
+        NodeStatus {
+            outbox: Some(OutboxDepth { messages, bytes }),
+            round_trip: Some(Duration::from_millis(milliseconds)),
+            ..node(Some(10), 0, None)
+        }
+    }
+
+    #[test]
+    fn an_outbox_that_comes_and_goes_is_nothing_to_write_and_one_that_fills_is() {
+        let first = session(Some(&busy(0, 40)), None, at(0)).unwrap();
+        let told = |node: &NodeStatus, before: &Session| session(Some(node), Some(before), at(0)).unwrap();
+        for (messages, milliseconds) in [(3, 35), (0, 60), (16, 90), (1, 20)] {
+            assert_eq!(told(&busy(messages, milliseconds), &first), first);
+        }
+        let full = told(&busy(500, 41), &first);
+        assert_eq!(full.outbox.map(|outbox| outbox.messages), Some(500));
+        assert_eq!(
+            full.round_trip_milliseconds,
+            Some(41),
+            "it goes with what is told anyway"
+        );
+        assert_eq!(told(&busy(700, 41), &full), full);
+        let empty = told(&busy(0, 41), &full);
+        assert_eq!(empty.outbox.map(|outbox| outbox.messages), Some(0));
+        assert_eq!(told(&busy(0, 300), &empty).round_trip_milliseconds, Some(300));
+        assert_eq!(told(&node(Some(10), 0, None), &empty).outbox, None, "an older agent");
+        assert_eq!(told(&node(None, 0, None), &empty).round_trip_milliseconds, None);
     }
 
     #[test]

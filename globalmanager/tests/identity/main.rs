@@ -13,7 +13,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams};
 use party::{Cluster, Node, Said};
 use skerry_crds::skerry::v1alpha1::EdgeNode;
-use skerry_edge::identity::{Authority, JoinToken};
+use skerry_edge::{
+    Upstream,
+    identity::{Authority, JoinToken},
+    message::OutboxDepth,
+};
 use skerry_globalmanager::identity::{Terms, operator, sessions::Sessions};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -61,12 +65,27 @@ async fn operators_see_how_sessions_stand_and_nothing_is_written_twice() {
 
     sessions.look(now).await.unwrap();
     assert_eq!(seen().await.session, None, "it has joined, and has had no session");
-    let live = manager.connect(&node, "edge-1").await.unwrap().welcomed().await;
+    let mut live = manager.connect(&node, "edge-1").await.unwrap().welcomed().await;
     sessions.look(now).await.unwrap();
     let session = seen().await.session.unwrap();
     assert!(session.connected);
     assert_eq!((session.version.as_deref(), session.assigned), (Some("test"), 0));
     assert!(seen().await.certificate.is_some(), "what others wrote stays");
+
+    let holds_nothing = Upstream::Rows {
+        chunks: vec![],
+        rows: vec![],
+        more: false,
+    };
+    let depth = OutboxDepth {
+        messages: 70,
+        bytes: 20_000,
+    };
+    let known = || manager.hub.nodes().iter().any(|node| node.outbox.is_some());
+    live.says([holds_nothing, Upstream::Outbox(depth)], known).await;
+    sessions.look(now).await.unwrap();
+    let outbox = seen().await.session.unwrap().outbox.unwrap();
+    assert_eq!((outbox.messages, outbox.bytes), (70, 20_000));
 
     let revision = cluster.revision();
     for _ in 0..20 {

@@ -284,6 +284,20 @@ impl Session {
         self
     }
 
+    /// Says these, and goes on until `heard`.
+    pub(crate) async fn says(&mut self, frames: impl IntoIterator<Item = Upstream>, heard: impl Fn() -> bool) {
+        frames.into_iter().for_each(|frame| self.0.send(frame));
+        let heard = async {
+            while !heard() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            said = self.next() => panic!("{said:?}"),
+            () = heard => {}
+        }
+    }
+
     pub(crate) async fn next(&mut self) -> Said {
         loop {
             match self.0.next().await {

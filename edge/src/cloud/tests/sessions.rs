@@ -206,6 +206,37 @@ fn silence_is_answered_with_a_ping_then_with_an_end() {
 }
 
 #[test]
+fn a_ping_tells_the_round_trip_and_the_node_its_outbox_each_session_anew() {
+    let mut node = Node::default();
+    let mut link = Link::live(&mut node);
+    assert_eq!(
+        node.link,
+        crate::cloud::Link::default(),
+        "a node of before says nothing of it"
+    );
+    let ping = NOW + limits::PING_AFTER;
+    link.at(NOW + limits::PING_AFTER / 2, &mut node, Input::Heard);
+    assert_eq!(link.session.wake_at(), Some(ping), "in any case");
+    assert_eq!(link.at(ping, &mut node, Input::Wake), [Output::Ping]);
+    let again = ping + limits::PING_AFTER;
+    assert_eq!(link.at(again, &mut node, Input::Wake), [Output::Ping]);
+    link.at(again + Duration::from_millis(20), &mut node, Input::Pong);
+    let first = limits::PING_AFTER + Duration::from_millis(20);
+    assert_eq!(node.link.round_trip, Some(first), "of the ping that was not answered");
+    link.at(again + Duration::from_millis(30), &mut node, Input::Pong);
+    assert_eq!(node.link.round_trip, Some(first), "nobody has asked");
+
+    let depth = OutboxDepth {
+        messages: 3,
+        bytes: 900,
+    };
+    assert_eq!(link.frame(&mut node, Upstream::Outbox(depth)), []);
+    assert_eq!(node.link.outbox, Some(depth));
+    Link::live(&mut node);
+    assert_eq!(node.link, crate::cloud::Link::default());
+}
+
+#[test]
 fn what_breaks_the_protocol_ends_the_session_with_a_reason() {
     let full = limits::REPORT_WINDOW as u64;
     for (why, frame) in [

@@ -151,6 +151,7 @@ fn any_upstream() -> impl Strategy<Value = Upstream> {
         any::<u64>().prop_map(|version| Upstream::Ack { version }),
         (any::<u64>(), report).prop_map(|(settled, report)| Upstream::Report { settled, report }),
         any::<(u64, u64)>().prop_map(|(seq, count)| Upstream::Gap { seq, count }),
+        any::<(u64, u64)>().prop_map(|(messages, bytes)| Upstream::Outbox(OutboxDepth { messages, bytes })),
         ".*".prop_map(|hint| Upstream::Refused {
             reason: RefusedReason::Deposed,
             hint

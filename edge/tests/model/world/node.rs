@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use skerry_edge::{
     Epoch, Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, limits,
+    message::OutboxDepth,
     node::{Asked, Batch, Change, Identity, Input, Outgoing, Output, Session},
 };
 
@@ -23,6 +24,7 @@ pub(super) enum Order {
     Store(Batch),
     Rows,
     Fetch { after: u64, limit: usize },
+    Weigh,
     Settle { seq: u64, result: ReportResult },
 }
 
@@ -67,6 +69,7 @@ impl World {
                         self.orders.push_back(Order::Rows);
                     }
                     Output::Fetch { after, limit } => self.orders.push_back(Order::Fetch { after, limit }),
+                    Output::Weigh => self.orders.push_back(Order::Weigh),
                     Output::Settle { seq, result } => self.orders.push_back(Order::Settle { seq, result }),
                 }
             }
@@ -94,6 +97,10 @@ impl World {
                 let entries = self.disk.outbox.range(after + 1..).take(limit);
                 let outgoing = entries.map(|(_, report)| Outgoing::Report(report.clone())).collect();
                 self.node(Input::Fetched(outgoing));
+            }
+            Some(Order::Weigh) => {
+                let messages = self.disk.outbox.len() as u64;
+                self.node(Input::Weighed(Some(OutboxDepth { messages, bytes: 0 })));
             }
             Some(Order::Settle { seq, result }) => {
                 if let Some(report) = self.disk.outbox.remove(&seq) {
@@ -162,7 +169,7 @@ impl World {
             Some(Order::Store(_)) => Asked::Store,
             Some(Order::Rows) => Asked::Rows,
             Some(Order::Fetch { .. }) => Asked::Fetch,
-            Some(Order::Settle { .. }) | None => return,
+            Some(Order::Weigh | Order::Settle { .. }) | None => return,
         };
         self.orders.pop_front();
         self.node(Input::StoreFailed {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use skerry_edge::{
     Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, Row,
     link::Store,
+    message::OutboxDepth,
     node::{Batch, Change, Identity, Outgoing, Session},
 };
 
@@ -118,6 +119,12 @@ impl Store for MemoryStore {
             .take(limit)
             .map(|(_, report)| Outgoing::Report(report.clone()))
             .collect())
+    }
+
+    async fn outbox(&self) -> Result<Option<OutboxDepth>, Infallible> {
+        let messages = self.disk.lock().outbox.len() as u64;
+        let bytes = 100 * messages;
+        Ok(Some(OutboxDepth { messages, bytes }))
     }
 
     async fn settle(&self, seq: u64, result: ReportResult) -> Result<(), Infallible> {
