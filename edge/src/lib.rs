@@ -16,6 +16,7 @@
 //! | [`digest`] | how both ends find what differs between two sets | none |
 //! | [`cloud`] | the manager's end of a session | none |
 //! | [`node`] | the node's end of a session | none |
+//! | [`sedna`] | the protocol of Sedna's own local controller | gateways |
 //! | [`transport`] | how frames get across | sockets |
 //! | [`link`] | carries out what a node's session says | sockets |
 //! | [`limits`] | every bound, with its reason | none |
@@ -32,6 +33,7 @@ pub mod node;
 pub mod object;
 pub mod position;
 pub mod report;
+pub mod sedna;
 pub mod seldom;
 mod tagged;
 pub mod transport;

@@ -352,7 +352,7 @@ fn check_row(row: &Row) -> Result<(), MessageError> {
 }
 
 /// How deep a JSON text nests. Bodies are read as text, so the parser's own recursion limit does not see into them.
-fn depth(text: &str) -> usize {
+pub(crate) fn depth(text: &str) -> usize {
     let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in text.bytes() {
         match byte {

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, de};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     object::{Body, ObjectKey},
@@ -67,6 +67,22 @@ pub enum ReportPayload {
 }
 
 impl ReportPayload {
+    /// The message of a worker of this kind of resource (lower-case), which has Sedna's fields: the round of a trainer of a
+    /// federated job, the counts of joint inference, or something that happened.
+    pub fn of_worker(owner_kind: &str, message: &Value) -> Self {
+        let text = |field: &str| message.get(field).and_then(Value::as_str).unwrap_or_default();
+        let round = message.pointer("/ownerInfo/currentRound").and_then(Value::as_u64);
+        let round = round.filter(|round| *round > 0 && owner_kind == "federatedlearningjob");
+        let body = Body::from(message);
+        if let Some(round) = round {
+            Self::Round { round, message: body }
+        } else if text("kind") == "inference" && text("status").is_empty() {
+            Self::Metrics { message: body }
+        } else {
+            Self::Event { message: body }
+        }
+    }
+
     /// Whether a newer one about the same resource (and the same worker) makes this one worthless.
     ///
     /// An outbox keeps only the newest of those, and gives them up first when it is full.

@@ -39,6 +39,11 @@ pub enum Error {
         /// What it may be at least, in seconds.
         least: i64,
     },
+    /// Old agents are to be served, and that this is in clear was said once only.
+    #[error(
+        "sednaAgentsAddress serves agents that prove nothing, in clear: say so with sednaAgentsPlaintext: true as well, or leave it out"
+    )]
+    Plaintext,
 }
 
 /// The command line of `skerry-globalmanager`.
@@ -71,6 +76,15 @@ pub struct Flags {
     /// How long after that it can still be renewed, such as `720h`, by nodes that were away.
     #[arg(long, env = "SKERRY_EDGE_CERTIFICATE_GRACE", value_name = "DURATION")]
     pub edge_certificate_grace: Option<SignedDuration>,
+    /// Address on which Sedna's own local controllers connect, under any name and in clear; they cannot where it is not given.
+    #[arg(long, env = "SKERRY_SEDNA_AGENTS_ADDRESS", value_name = "ADDRESS:PORT")]
+    pub sedna_agents_address: Option<String>,
+    /// Says once more that they may: their protocol proves nothing, and everybody on the way can read and change it.
+    #[arg(long, env = "SKERRY_SEDNA_AGENTS_PLAINTEXT", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub sedna_agents_plaintext: Option<bool>,
+    /// Sends them the content of Secrets, too: to whoever says the name of a node.
+    #[arg(long, env = "SKERRY_SEDNA_AGENTS_CREDENTIALS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub sedna_agents_credentials: Option<bool>,
     /// Where workers in their node's network find the local controller (`LC_SERVER`).
     #[arg(long, env = "SKERRY_LOCAL_CONTROLLER_SERVER", value_name = "URL")]
     pub local_controller_server: Option<String>,
@@ -124,6 +138,9 @@ struct File {
     edge_tls_address: Option<String>,
     edge_certificate_lifetime: Option<SignedDuration>,
     edge_certificate_grace: Option<SignedDuration>,
+    sedna_agents_address: Option<String>,
+    sedna_agents_plaintext: Option<bool>,
+    sedna_agents_credentials: Option<bool>,
     admin_address: Option<String>,
     lease_namespace: Option<String>,
     log_format: Option<LogFormat>,
@@ -151,6 +168,15 @@ pub struct EdgeTls {
     pub terms: Terms,
 }
 
+/// The listener for Sedna's own local controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SednaAgents {
+    /// `address:port`.
+    pub address: String,
+    /// Whether they are sent the content of Secrets.
+    pub credentials: bool,
+}
+
 /// What is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -164,6 +190,8 @@ pub struct Config {
     pub edge_address: String,
     /// Where and how edge nodes connect over mutual TLS, if they can.
     pub edge_tls: Option<EdgeTls>,
+    /// Where Sedna's own local controllers connect, if they can.
+    pub sedna_agents: Option<SednaAgents>,
     /// `address:port` for health, readiness and metrics.
     pub admin_address: String,
     /// Namespace of the Lease.
@@ -192,6 +220,9 @@ impl Config {
             edge_tls_address,
             edge_certificate_lifetime,
             edge_certificate_grace,
+            sedna_agents_address,
+            sedna_agents_plaintext,
+            sedna_agents_credentials,
             local_controller_server,
             knowledge_base_server: _,
             min_resync_period_seconds: _,
@@ -213,6 +244,16 @@ impl Config {
             grace: at_least(0, "edgeCertificateGrace", grace.unwrap_or(Terms::default().grace))?,
         };
         let edge_tls = some(edge_tls_address.or(file.edge_tls_address)).map(|address| EdgeTls { address, terms });
+        let sedna_agents = match some(sedna_agents_address.or(file.sedna_agents_address)) {
+            None => None,
+            Some(_) if sedna_agents_plaintext.or(file.sedna_agents_plaintext) != Some(true) => {
+                return Err(Error::Plaintext);
+            }
+            Some(address) => Some(SednaAgents {
+                address,
+                credentials: sedna_agents_credentials.or(file.sedna_agents_credentials) == Some(true),
+            }),
+        };
         let port = websocket_port.or(file.websocket.port).unwrap_or(9000);
         Ok(Self {
             kubeconfig: kubeconfig
@@ -222,6 +263,7 @@ impl Config {
             namespace: some(namespace.or(file.namespace)),
             edge_address: format!("{address}:{port}"),
             edge_tls,
+            sedna_agents,
             admin_address: some(admin_address.or(file.admin_address)).unwrap_or_else(|| "0.0.0.0:9090".to_owned()),
             lease_namespace: some(lease_namespace.or(file.lease_namespace)).unwrap_or_else(|| "sedna".to_owned()),
             settings: Settings {
@@ -333,6 +375,24 @@ mod tests {
             error.contains("edgeCertificateLifetime") && error.contains("2160h"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn old_agents_are_served_in_clear_only_where_that_is_said_twice() {
+        let address = "sednaAgentsAddress: 0.0.0.0:9001\n";
+        for once in [address.to_owned(), format!("{address}sednaAgentsPlaintext: false\n")] {
+            let error = load(&once, Flags::default()).unwrap_err().to_string();
+            assert!(error.contains("sednaAgentsPlaintext: true"), "{error}");
+        }
+        let plaintext = Flags {
+            sedna_agents_plaintext: Some(true),
+            ..Flags::default()
+        };
+        assert_eq!(Config::load(plaintext.clone()).unwrap().sedna_agents, None);
+        let agents = load(address, plaintext).unwrap().sedna_agents.unwrap();
+        assert_eq!((agents.address.as_str(), agents.credentials), ("0.0.0.0:9001", false));
+        let all = format!("{address}sednaAgentsPlaintext: true\nsednaAgentsCredentials: true\n");
+        assert!(load(&all, Flags::default()).unwrap().sedna_agents.unwrap().credentials);
     }
 
     #[test]

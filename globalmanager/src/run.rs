@@ -19,8 +19,8 @@ use crate::{
     client,
     config::Config,
     engine::{Engine, Kinds, Pace, Parts},
-    hub::Hub,
-    identity::Identity,
+    hub::{Hub, OldAgents},
+    identity::{Identity, Terms},
     lease::{self, Claim},
     metrics::Metrics,
 };
@@ -42,18 +42,12 @@ pub fn kinds() -> Kinds {
 /// Runs the manager until `stop`, then drains it.
 pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let metrics = Metrics::new();
-    let edge_listener = bind(&config.edge_address, "websocket.address and websocket.port").await?;
-    let tls_listener = match &config.edge_tls {
-        Some(tls) => Some((bind(&tls.address, "edgeTlsAddress").await?, tls.terms)),
-        None => None,
-    };
-    if tls_listener.is_some() && !edge_listener.local_addr()?.ip().is_loopback() {
-        tracing::warn!(
-            address = config.edge_address,
-            "nodes can connect in plain, too, under any name: set websocket.address to 127.0.0.1"
-        );
-    }
-    let admin_listener = bind(&config.admin_address, "adminAddress").await?;
+    let Listeners {
+        edge,
+        tls,
+        agents,
+        admin,
+    } = Listeners::bind(&config).await?;
     let client = client::connect(&config, metrics.clone()).await?;
     let instance = instance();
     let hub = Hub::default();
@@ -86,24 +80,26 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
 
     let mut tasks = JoinSet::new();
     tasks.spawn(serve(
-        admin_listener,
+        admin,
         admin::router(
             Readiness {
                 engine: engine.clone(),
                 lease,
                 trouble,
-                hub: tls_listener.is_some().then(|| hub.clone()),
+                hub: tls.is_some().then(|| hub.clone()),
             },
             metrics.clone(),
         ),
         stop.clone(),
     ));
-    let (nodes, nodes_stop) = (hub.clone(), stop.clone());
-    tasks.spawn(async move {
-        nodes.serve(edge_listener, nodes_stop).await;
-        anyhow::Ok(())
-    });
-    if let Some((listener, terms)) = tls_listener {
+    let plain = Plain {
+        hub: hub.clone(),
+        edge,
+        agents,
+        others_prove: tls.is_some(),
+    };
+    tasks.spawn(plain.serve(stop.clone()));
+    if let Some((listener, terms)) = tls {
         let tls = Tls {
             hub: hub.clone(),
             listener,
@@ -139,6 +135,77 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
     lease_stop.cancel();
     holder.await.context("the lease's task broke down")?;
     outcome
+}
+
+/// Where the manager listens.
+struct Listeners {
+    edge: TcpListener,
+    tls: Option<(TcpListener, Terms)>,
+    /// And whether credentials go over it.
+    agents: Option<(TcpListener, bool)>,
+    admin: TcpListener,
+}
+
+impl Listeners {
+    async fn bind(config: &Config) -> anyhow::Result<Self> {
+        let edge = bind(&config.edge_address, "websocket.address and websocket.port").await?;
+        let tls = match &config.edge_tls {
+            Some(tls) => Some((bind(&tls.address, "edgeTlsAddress").await?, tls.terms)),
+            None => None,
+        };
+        if tls.is_some() && !edge.local_addr()?.ip().is_loopback() {
+            tracing::warn!(
+                address = config.edge_address,
+                "nodes can connect in plain, too, under any name: set websocket.address to 127.0.0.1"
+            );
+        }
+        let agents = match &config.sedna_agents {
+            Some(agents) => Some((bind(&agents.address, "sednaAgentsAddress").await?, agents.credentials)),
+            None => None,
+        };
+        if let Some((listener, credentials)) = &agents {
+            let address = listener.local_addr()?;
+            tracing::warn!(%address, credentials, "Sedna's local controllers can connect, in clear and under any name");
+        }
+        let admin = bind(&config.admin_address, "adminAddress").await?;
+        Ok(Self {
+            edge,
+            tls,
+            agents,
+            admin,
+        })
+    }
+}
+
+/// Nodes that prove nothing.
+struct Plain {
+    hub: Hub,
+    edge: TcpListener,
+    agents: Option<(TcpListener, bool)>,
+    /// Whether others do.
+    others_prove: bool,
+}
+
+impl Plain {
+    async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let Self {
+            hub,
+            edge,
+            agents,
+            others_prove,
+        } = self;
+        let agents = async {
+            if let Some((listener, credentials)) = agents {
+                let old = OldAgents {
+                    credentials,
+                    others_prove,
+                };
+                hub.serve_old_agents(old, listener, stop.clone()).await;
+            }
+        };
+        tokio::join!(hub.serve(edge, stop.clone()), agents);
+        Ok(())
+    }
 }
 
 /// Nodes over TLS.

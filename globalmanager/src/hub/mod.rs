@@ -12,6 +12,7 @@
 mod connection;
 mod counters;
 mod engine;
+mod old_agents;
 mod placements;
 mod reports;
 mod status;
@@ -43,6 +44,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use old_agents::OldAgents;
 pub use reports::{Answers, Reports};
 pub use status::{NodeStatus, Snapshot};
 pub use stream::Reported;
@@ -73,6 +75,8 @@ struct Shared {
     term: watch::Sender<Option<Term>>,
     /// Whose certificates are revoked; nothing where it is not known yet.
     revocations: watch::Sender<Option<Revocations>>,
+    /// Which nodes have joined, or were turned away; nothing where it is not known yet.
+    joined: Mutex<Option<BTreeSet<String>>>,
     sessions: TaskTracker,
     doors: Doors,
     counters: Counters,
@@ -118,6 +122,7 @@ impl Hub {
                 state: Mutex::default(),
                 term: watch::Sender::new(None),
                 revocations: watch::Sender::new(None),
+                joined: Mutex::default(),
                 sessions: TaskTracker::new(),
                 doors: Doors::default(),
                 counters: Counters::default(),
@@ -158,6 +163,22 @@ impl Hub {
             *known = Some(revocations);
             news
         });
+    }
+
+    /// Sets which nodes there is an `EdgeNode` of: whoever only says that he is one of those is none.
+    pub fn set_joined(&self, nodes: BTreeSet<String>) {
+        *self.shared.joined.lock() = Some(nodes);
+    }
+
+    /// Whether there is an `EdgeNode` of this node; nothing where that is not known yet.
+    fn joined(&self, node: &str) -> Option<bool> {
+        self.shared.joined.lock().as_ref().map(|joined| joined.contains(node))
+    }
+
+    /// The version of the local controller that the node is connected with.
+    fn agent_of(&self, node: &str) -> Option<String> {
+        let state = self.shared.state.lock();
+        state.connected.get(node).map(|connected| connected.agent.clone())
     }
 
     /// Whether nodes are served.

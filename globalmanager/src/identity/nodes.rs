@@ -1,5 +1,7 @@
 //! `EdgeNode` resources: whose certificates are revoked, and what was issued.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -28,28 +30,47 @@ pub(super) fn resources(client: &Client, namespace: &str) -> Api<DynamicObject> 
 pub(super) async fn watch(client: Client, namespace: String, hub: Hub) {
     let events = watcher(resources(&client, &namespace), watcher::Config::default()).default_backoff();
     let mut events = std::pin::pin!(events);
-    let (mut known, mut listed) = (Revocations::default(), None);
+    let (mut known, mut listed) = (Known::default(), None);
     while let Some(event) = events.next().await {
-        let set = |known: &mut Revocations, node: &DynamicObject| known.set(&node.name_any(), revoked_before(node));
         match event {
-            Ok(watcher::Event::Init) => listed = Some(Revocations::default()),
-            Ok(watcher::Event::InitApply(node)) => set(listed.get_or_insert_default(), &node),
+            Ok(watcher::Event::Init) => listed = Some(Known::default()),
+            Ok(watcher::Event::InitApply(node)) => listed.get_or_insert_default().set(&node),
             Ok(watcher::Event::InitDone) => {
                 known = listed.take().unwrap_or_default();
-                hub.revoke(known.clone());
+                known.tell(&hub);
             }
             Ok(watcher::Event::Apply(node)) => {
-                set(&mut known, &node);
-                hub.revoke(known.clone());
+                known.set(&node);
+                known.tell(&hub);
             }
             Ok(watcher::Event::Delete(node)) => {
-                known.set(&node.name_any(), None);
-                hub.revoke(known.clone());
+                known.revoked.set(&node.name_any(), None);
+                known.joined.remove(&node.name_any());
+                known.tell(&hub);
             }
             Err(error) => {
                 tracing::warn!(%error, "the watch of EdgeNodes failed; what is known stays, and it is tried again");
             }
         }
+    }
+}
+
+/// What is known of all nodes.
+#[derive(Default)]
+struct Known {
+    revoked: Revocations,
+    joined: BTreeSet<String>,
+}
+
+impl Known {
+    fn set(&mut self, node: &DynamicObject) {
+        self.revoked.set(&node.name_any(), revoked_before(node));
+        self.joined.insert(node.name_any());
+    }
+
+    fn tell(&self, hub: &Hub) {
+        hub.set_joined(self.joined.clone());
+        hub.revoke(self.revoked.clone());
     }
 }
 

@@ -123,30 +123,11 @@ fn payload(message: &WorkerMessage) -> Result<ReportPayload, MessageError> {
     if depth(&value) > MAX_DEPTH {
         return Err(MessageError::TooDeep);
     }
-    let body = Body::from(&value);
-    let bytes = body.json().len();
+    let bytes = Body::from(&value).json().len();
     if bytes > limits::MAX_REPORT {
         return Err(MessageError::TooLong { bytes });
     }
-    Ok(if let Some(round) = round(message) {
-        ReportPayload::Round { round, message: body }
-    } else if message.kind == "inference" && message.status.is_empty() {
-        ReportPayload::Metrics { message: body }
-    } else {
-        ReportPayload::Event { message: body }
-    })
-}
-
-/// The round that a trainer of a federated job speaks of.
-fn round(message: &WorkerMessage) -> Option<u64> {
-    if message.owner_kind != "federatedlearningjob" {
-        return None;
-    }
-    message
-        .owner_info
-        .get("currentRound")?
-        .as_u64()
-        .filter(|&round| round > 0)
+    Ok(ReportPayload::of_worker(&message.owner_kind, &value))
 }
 
 fn depth(value: &Value) -> usize {

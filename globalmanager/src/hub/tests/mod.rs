@@ -1,6 +1,8 @@
 //! The hub with real sessions on both ends: over loopback in single steps, and over a simulated network with faults.
 
+mod cluster;
 mod flood;
 mod network;
 mod node;
+mod old_agents;
 mod steps;

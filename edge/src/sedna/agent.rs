@@ -1,0 +1,188 @@
+//! What one of Sedna's agents was told, and what it reported, without I/O.
+//!
+//! Decides what goes to the agent: everything whenever it connects, since it forgets, and of several changes of one
+//! object the last, since it heeds no order; and what was deleted while it was away, as far as this manager knows. Keeps
+//! what the agent reported until it is answered, over its connections, since the agent takes a report for done with once
+//! it is sent.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use jiff::Timestamp;
+
+use super::envelope::{Envelope, Said};
+use crate::{
+    hash::ContentHash,
+    limits,
+    node::{Batch, Change, Outgoing},
+    object::{Credential, Item, ItemKey, ObjectKey, Row},
+    report::Report,
+};
+
+/// Bytes of reports that wait for their object. The oldest go first: an agent may report for ever on what is no more.
+/// Little, since this is what somebody can have us keep who only says that he is a node.
+pub const HOMELESS: usize = 64 * 1024;
+
+/// What one of them takes beside its message.
+const ROW: usize = 512;
+
+/// The state of one agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// Unique to this state, as the start of a local controller is.
+    boot: String,
+    held: BTreeMap<ItemKey, Item>,
+    /// What it was told over earlier connections, and may hold.
+    before: BTreeSet<ObjectKey>,
+    outbox: BTreeMap<u64, Report>,
+    last: u64,
+    homeless: VecDeque<Said>,
+}
+
+impl Agent {
+    /// An agent that was told nothing, under a name for this state that no other has.
+    pub fn new(boot: String) -> Self {
+        Self {
+            boot,
+            held: BTreeMap::new(),
+            before: BTreeSet::new(),
+            outbox: BTreeMap::new(),
+            last: 0,
+            homeless: VecDeque::new(),
+        }
+    }
+
+    /// Under which numbers of reports are unique.
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// The agent has connected: whatever it was told it is told again.
+    pub fn connected(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.before.extend(held.into_keys().map(|key| key.object));
+    }
+
+    /// The agent has gone; whether there is anything to be kept in mind of it. Only what is placed on a node is.
+    pub fn disconnected(&mut self) -> bool {
+        self.homeless.clear();
+        !(self.held.is_empty() && self.before.is_empty() && self.outbox.is_empty())
+    }
+
+    /// How many items it holds, or may hold.
+    pub fn holds(&self) -> u64 {
+        (self.held.len() + self.before.len()) as u64
+    }
+
+    /// Takes changes; what to tell the agent.
+    pub fn apply(&mut self, now: Timestamp, batch: Batch) -> Vec<Envelope> {
+        let mut touched = BTreeSet::new();
+        for change in batch.changes {
+            let key = change.key();
+            match change {
+                Change::Put(object) => drop(self.held.insert(key.clone(), Item::Object(object))),
+                Change::PutCredential(credential) => drop(self.held.insert(key.clone(), Item::Credential(credential))),
+                Change::Delete(_) => drop(self.held.remove(&key)),
+            }
+            touched.insert((key.object, key.secret.is_some()));
+        }
+        let mut told = Vec::new();
+        let objects: BTreeSet<_> = touched.iter().map(|(object, _)| object).collect();
+        for key in objects {
+            match self.held.get(&ItemKey::from(key.clone())) {
+                Some(Item::Object(object)) => {
+                    told.push(Envelope::insert(object, self.credential(key)));
+                    self.before.remove(key);
+                }
+                // A credential whose object comes with another batch, or has gone before it.
+                _ if !touched.contains(&(key.clone(), false)) => {}
+                _ => {
+                    told.push(Envelope::delete(key));
+                    self.before.remove(key);
+                }
+            }
+        }
+        self.house(now);
+        told
+    }
+
+    fn credential(&self, owner: &ObjectKey) -> Option<&Credential> {
+        let mut items = self.held.range(ItemKey::from(owner.clone())..);
+        items.find_map(|(key, item)| match item {
+            Item::Credential(credential) if key.object == *owner => Some(Some(credential)),
+            _ if key.object != *owner => Some(None),
+            _ => None,
+        })?
+    }
+
+    /// What the agent holds, for a digest: what it was told over earlier connections as nothing that anybody wants, so that
+    /// it is told anew or deleted.
+    pub fn rows(&self) -> Vec<Row> {
+        let before = self
+            .before
+            .iter()
+            .filter(|key| !self.held.contains_key(&ItemKey::from((*key).clone())));
+        let unknown = before.map(|key| Row {
+            key: key.clone().into(),
+            uid: String::new(),
+            generation: 0,
+            hash: ContentHash::default(),
+        });
+        self.held.values().map(Item::row).chain(unknown).collect()
+    }
+
+    /// The agent reports this. It waits where the agent has not been told of the object yet over this connection.
+    pub fn report(&mut self, now: Timestamp, said: Said) {
+        let Some(item) = self.held.get(&ItemKey::from(said.key.clone())) else {
+            self.homeless.push_back(said);
+            let size = |said: &Said| said.payload.message().map_or(0, |message| message.json().len()) + ROW;
+            while self.homeless.iter().map(size).sum::<usize>() > HOMELESS {
+                self.homeless.pop_front();
+            }
+            return;
+        };
+        let uid = item.uid().to_owned();
+        self.put(now, uid, said);
+    }
+
+    /// Gives reports that waited for their object to it.
+    fn house(&mut self, now: Timestamp) {
+        for said in std::mem::take(&mut self.homeless) {
+            self.report(now, said);
+        }
+    }
+
+    fn put(&mut self, now: Timestamp, uid: String, said: Said) {
+        let Said { key, payload } = said;
+        if payload.coalesces() {
+            // There is no telling of which worker it is, so the last one counts, as it does for Sedna. One that is on its
+            // way goes on, and changes nothing once this one has come.
+            self.outbox
+                .retain(|_, earlier| earlier.key != key || !earlier.payload.coalesces() || earlier.uid != uid);
+        }
+        self.last += 1;
+        let report = Report {
+            seq: self.last,
+            key,
+            uid,
+            observed_at: now,
+            payload,
+        };
+        self.outbox.insert(self.last, report);
+    }
+
+    /// Whether as much is kept as can be under way, so that nothing may be read of the agent: it then waits for itself.
+    pub fn full(&self) -> bool {
+        self.outbox.len() >= limits::REPORT_WINDOW
+    }
+
+    /// Reports after this number, in order.
+    pub fn fetch(&self, after: u64, limit: usize) -> Vec<Outgoing> {
+        let reports = self.outbox.range(after.saturating_add(1)..).take(limit);
+        reports.map(|(_, report)| Outgoing::Report(report.clone())).collect()
+    }
+
+    /// A report was answered.
+    pub fn settle(&mut self, seq: u64) {
+        self.outbox.remove(&seq);
+    }
+}

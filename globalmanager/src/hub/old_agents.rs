@@ -1,0 +1,194 @@
+//! The listener for Sedna's own local controllers.
+//!
+//! Decides who may come by it: whoever says the name of a node that has not proven more elsewhere. All else is decided as
+//! for any node: to the hub a gateway's session is one.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Extension, Router,
+    extract::{
+        State,
+        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+    serve::Listener,
+};
+use skerry_edge::{
+    limits,
+    object::is_dns_name,
+    sedna::{
+        envelope::EnvelopeError,
+        gateway::{self, AGENT, Agents, Ear},
+        pipe::{PipeDialer, pipes},
+    },
+    transport::{doors::Place, plain::PlainListener, server},
+};
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Hub, nodelay};
+
+/// By this header, and by nothing else, Sedna's local controller says which node it is on.
+const NODE_NAME: &str = "Node-Name";
+
+/// Agents at once. Each may have us keep a quarter of a MiB without having proven anything.
+const AGENTS: usize = 512;
+
+/// What goes over the listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OldAgents {
+    /// Whether the content of Secrets does: to whoever says the name of a node, in clear.
+    pub credentials: bool,
+    /// Whether nodes prove who they are on another listener, so that it has to be known first which ones do.
+    pub others_prove: bool,
+}
+
+/// What a connection needs.
+#[derive(Clone)]
+struct Door {
+    hub: Hub,
+    old: OldAgents,
+    agents: Agents,
+    dialer: PipeDialer,
+    places: Arc<Semaphore>,
+}
+
+/// Why an agent is sent away: a word for metrics, and what it is answered.
+type Sent = (&'static str, StatusCode, String);
+
+impl Hub {
+    /// Serves Sedna's local controllers on this listener until `stop`.
+    pub async fn serve_old_agents(&self, old: OldAgents, listener: TcpListener, stop: CancellationToken) {
+        self.serve_old_agents_on(old, nodelay(listener), stop).await;
+    }
+
+    /// As [`Hub::serve_old_agents`], on any listener.
+    pub async fn serve_old_agents_on(
+        &self,
+        old: OldAgents,
+        listener: impl Listener<Addr = SocketAddr>,
+        stop: CancellationToken,
+    ) {
+        let (dialer, taken) = pipes(old.credentials);
+        let door = Door {
+            hub: self.clone(),
+            old,
+            agents: Agents::default(),
+            dialer,
+            places: Arc::new(Semaphore::new(AGENTS)),
+        };
+        // Sedna's manager serves every path.
+        let outer = Router::new().fallback(take).with_state(door);
+        tokio::join!(
+            server::serve(PlainListener::new(listener, self.doors()), outer, stop.clone()),
+            server::serve(taken, self.router(), stop),
+        );
+    }
+}
+
+async fn take(
+    State(door): State<Door>,
+    place: Option<Extension<Arc<Place>>>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    let place = place.map(|Extension(place)| place);
+    let Ok(upgrade) = upgrade else {
+        let hint = "this address speaks WebSocket, with Sedna's local controllers\n";
+        return (StatusCode::BAD_REQUEST, hint).into_response();
+    };
+    let admitted = door.admit(&headers, place.as_deref());
+    let (node, room) = match admitted {
+        Ok(admitted) => admitted,
+        Err((word, status, why)) => {
+            door.sent_away(word, &why);
+            return (status, format!("{why}\n")).into_response();
+        }
+    };
+    let hub = door.hub.clone();
+    upgrade
+        .max_message_size(gateway::MAX_MESSAGE)
+        .max_frame_size(gateway::MAX_MESSAGE)
+        .on_upgrade(move |wire| {
+            let sessions = hub.shared.sessions.clone();
+            sessions.track_future(async move {
+                let Door {
+                    hub, agents, dialer, ..
+                } = door;
+                gateway::serve(wire, node, agents, dialer, &hub).await;
+                drop((room, place));
+            })
+        })
+}
+
+impl Door {
+    /// Who may come in; the node, and the room that its connection takes.
+    fn admit(&self, headers: &HeaderMap, place: Option<&Place>) -> Result<(String, OwnedSemaphorePermit), Sent> {
+        let name = headers
+            .get(NODE_NAME)
+            .and_then(|name| name.to_str().ok())
+            .unwrap_or_default();
+        if !is_dns_name(name) {
+            let name: String = name.chars().take(limits::QUOTED).collect();
+            let why = format!("the header {NODE_NAME} is {name:?}: the node's name in Kubernetes is right");
+            return Err(("no_name", StatusCode::BAD_REQUEST, why));
+        }
+        if !self.hub.leads() {
+            let why = "this manager does not serve nodes now: come again".to_owned();
+            return Err(("not_leading", StatusCode::SERVICE_UNAVAILABLE, why));
+        }
+        let proves = |why: String| ("proves", StatusCode::FORBIDDEN, why);
+        match self.hub.joined(name) {
+            Some(false) => {}
+            None if !self.old.others_prove => {}
+            None => {
+                let why = "it is not known yet which nodes prove who they are: come again".to_owned();
+                return Err(("not_known", StatusCode::SERVICE_UNAVAILABLE, why));
+            }
+            Some(true) => {
+                return Err(proves(format!(
+                    "node {name} has an EdgeNode: it has to prove who it is"
+                )));
+            }
+        }
+        if self.hub.agent_of(name).is_some_and(|agent| agent != AGENT) {
+            return Err(proves(format!(
+                "node {name} is connected by a local controller of Skerry"
+            )));
+        }
+        let full = || {
+            (
+                "agents",
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("{AGENTS} old agents are connected"),
+            )
+        };
+        let room = self.places.clone().try_acquire_owned().map_err(|_| full())?;
+        // Taken for proven as far as counting goes: what one may bring who has not is not enough for an agent.
+        place
+            .map_or(Ok(()), |place| place.prove(name))
+            .map_err(|turned| (turned.word(), StatusCode::TOO_MANY_REQUESTS, turned.to_string()))?;
+        Ok((name.to_owned(), room))
+    }
+
+    fn sent_away(&self, word: &'static str, why: &str) {
+        self.hub.shared.counters.refused.count(word);
+        if let Some(left_out) = self.hub.shared.lines.refused.line() {
+            tracing::warn!(why, left_out, "an old agent was sent away");
+        }
+    }
+}
+
+impl Ear for Hub {
+    fn misheard(&self, node: &str, error: &EnvelopeError) {
+        self.shared.counters.reports_denied.count(error.word());
+        if let Some(left_out) = self.shared.lines.denied.line() {
+            tracing::warn!(node, %error, left_out, "an old agent may not say that");
+        }
+    }
+}
