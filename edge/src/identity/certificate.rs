@@ -53,7 +53,9 @@ impl NodeCertificate {
         };
         Ok(Self {
             node: node.to_owned(),
-            issued: time(&parsed.validity().not_before)? + BACKDATED,
+            issued: time(&parsed.validity().not_before)?
+                .checked_add(BACKDATED)
+                .map_err(|error| malformed(&error))?,
             expires: time(&parsed.validity().not_after)?,
         })
     }
@@ -171,6 +173,20 @@ mod tests {
         assert!(!parsed.is_ca());
         let usage = parsed.extended_key_usage().unwrap().unwrap().value;
         assert!(usage.client_auth && !usage.server_auth);
+    }
+
+    #[test]
+    fn a_certificate_of_the_end_of_time_is_refused() {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![rcgen::SanType::URI("skerry:node:edge-1".try_into().unwrap())];
+        params.not_before = rcgen::date_time_ymd(9999, 12, 30) + time::Duration::hours(21);
+        params.not_after = params.not_before + time::Duration::minutes(1);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        assert!(NodeCertificate::read(certificate.der()).is_ok());
+        params.not_before += time::Duration::minutes(1);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let refused = NodeCertificate::read(certificate.der());
+        assert!(matches!(refused, Err(CertificateError::Malformed(_))), "{refused:?}");
     }
 
     #[test]
