@@ -94,6 +94,16 @@ impl StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::Error as E;
+        // A value that was never written so, and tables that do not take our own SQL: SQLite finds nothing wrong with either.
+        if let E::FromSqlConversionFailure(..)
+        | E::IntegralValueOutOfRange(..)
+        | E::InvalidColumnType(..)
+        | E::Utf8Error(..)
+        | E::SqlInputError { .. } = error
+        {
+            return Self::damaged(error);
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::DiskFull,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::damaged(error),

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{CachedStatement, OptionalExtension, Params, params};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use skerry_edge::{
     Body, ContentHash, Credential, Item, ItemKey, Object, ObjectKey, Position, Row,
     node::{Batch, Change},
@@ -206,16 +208,20 @@ impl Database {
 
     /// The workers of an object on this node.
     pub(super) fn workers(&self, key: &ObjectKey) -> Result<Workers, StoreError> {
-        let told: Option<Option<String>> = self.first(
-            "SELECT json_extract(body, '$.workers') FROM items
-             WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND secret = ''",
-            [&key.kind, &key.namespace, &key.name],
-            |row| row.get(0),
-        )?;
-        let Some(told) = told else {
+        #[derive(Deserialize)]
+        struct Told {
+            workers: Option<Box<RawValue>>,
+        }
+        let Some((_, _, _, text)) = self.item(key, "")? else {
             return Ok(Workers::OfNothing);
         };
-        let listed = told.and_then(|told| serde_json::from_str(&told).ok());
+        let told = match serde_json::from_str(&text) {
+            Ok(Told { workers }) => workers,
+            // JSON, but no object.
+            Err(error) if error.is_data() => None,
+            Err(error) => return Err(StoreError::damaged(error)),
+        };
+        let listed = told.and_then(|told| serde_json::from_str(told.get()).ok());
         Ok(listed.map_or(Workers::Untold, Workers::Listed))
     }
 

@@ -123,6 +123,7 @@ impl Writer {
         if let Some(reply) = closing {
             let _ = reply.send(());
         }
+        refuse(self.messages);
     }
 
     /// Runs these calls in one transaction and answers them.
@@ -177,7 +178,7 @@ impl Writer {
         let Self {
             path,
             database,
-            messages: _,
+            messages,
             failed,
         } = self;
         drop(database);
@@ -190,5 +191,13 @@ impl Writer {
             }
         }
         failed.send_replace(Some(StoreError::Damaged(what)));
+        refuse(messages);
     }
+}
+
+/// Answers none of these, nor what comes while this ends: a message whose sender was on its way when the receiver was dropped
+/// would stay in the channel, and whoever asked would wait for as long as there is a handle to the store.
+fn refuse(mut messages: mpsc::Receiver<Message>) {
+    messages.close();
+    while messages.blocking_recv().is_some() {}
 }

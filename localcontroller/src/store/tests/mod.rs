@@ -226,6 +226,66 @@ async fn a_damaged_file_is_moved_aside() {
 }
 
 #[tokio::test]
+async fn what_was_never_written_so_is_damage() {
+    for spoil in [
+        "UPDATE items SET hash = x'00'",
+        "UPDATE items SET uid = CAST(x'ff' AS TEXT)",
+        "UPDATE items SET body = '{'",
+        "ALTER TABLE items RENAME COLUMN uid TO id",
+    ] {
+        let home = home();
+        let store = open(&home).await;
+        let put = Change::Put(object("a", "u", 1));
+        store.apply(batch(1, vec![put])).await.unwrap();
+        store.call(move |database| database.execute(spoil, [])).await.unwrap();
+        let (rows, admits) = (store.rows().await, store.admits(&key("a"), "w").await);
+        assert!(rows.is_err() || admits.is_err(), "{spoil}");
+        assert!(matches!(store.failure().await, StoreError::Damaged(_)), "{spoil}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nobody_waits_for_a_store_that_has_given_up() {
+    for _ in 0..20 {
+        let home = home();
+        let store = open(&home).await;
+        let put = Change::Put(object("a", "u", 1));
+        store.apply(batch(1, vec![put])).await.unwrap();
+        let ask = |store: Store| async move { while store.holds().await.is_ok() {} };
+        let asking: Vec<_> = (0..8).map(|_| tokio::spawn(ask(store.clone()))).collect();
+        let spoil = |database: &mut Database| database.execute("UPDATE items SET hash = x'00'", []);
+        store.call(spoil).await.unwrap();
+        assert!(store.rows().await.is_err());
+        for asked in asking {
+            let ended = tokio::time::timeout(std::time::Duration::from_secs(20), asked).await;
+            ended.expect("a call was never answered").unwrap();
+        }
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_tells_no_workers_admits_all() {
+    let home = home();
+    let store = open(&home).await;
+    for body in [
+        json!([1]),
+        json!(null),
+        json!({"workers": 7}),
+        json!({"workers": null}),
+        json!({}),
+    ] {
+        let object = Object {
+            body: body.clone().into(),
+            ..object("a", "u", 1)
+        };
+        store.apply(batch(1, vec![Change::Put(object)])).await.unwrap();
+        let admitted = store.admits(&key("a"), "w").await.unwrap();
+        assert_eq!(admitted, Admission::Listed, "{body}");
+    }
+}
+
+#[tokio::test]
 async fn damage_that_shows_only_in_use_ends_the_run_and_heals_at_the_next() {
     let home = home();
     let store = open(&home).await;
