@@ -14,15 +14,18 @@ use crate::source::below;
 
 /// Kinds of archives, by the ends of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Files one after the other.
     Tar,
+    /// The same, compressed as a whole.
     TarGz,
+    /// Files with a list at the end, each compressed for itself.
     Zip,
 }
 
 impl Kind {
     /// The kind of archive that a file of this name is, if it is one.
-    pub(crate) fn of(name: &str) -> Option<Self> {
+    pub fn of(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let ends = |end: &str| name.len() > end.len() && name.ends_with(end);
         match () {
@@ -54,7 +57,7 @@ impl From<zip::result::ZipError> for Refusal {
 }
 
 /// Unpacks `archive` into `folder` and removes it. Blocks.
-pub(crate) fn unpack(url: &str, kind: Kind, archive: &Path, folder: &Path) -> Result<(), FetchError> {
+pub fn unpack(url: &str, kind: Kind, archive: &Path, folder: &Path) -> Result<(), FetchError> {
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
     let stage = folder.join(format!(".{name}.unpacked"));
     remove_all(&stage);

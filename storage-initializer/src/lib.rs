@@ -18,6 +18,7 @@ mod s3;
 mod settings;
 mod source;
 
+pub use archive::{Kind as Archive, unpack};
 pub use download::Patience;
 pub use error::FetchError;
 pub use fetch::fetch_all;
