@@ -22,9 +22,13 @@ use tempfile::TempDir;
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Commands that are not run here, and what shows that they work.
-const ELSEWHERE: [(&str, &str); 7] = [
-    ("cargo run -- demo", "the step of .ci/run after the tests"),
+const ELSEWHERE: [(&str, &str); 8] = [
+    ("cargo run -- demo", "a step of .ci/run"),
     ("cargo test", "what runs this"),
+    (
+        "cargo run --bin skerry-fuzz -- --seconds 60 --jobs 2",
+        "a step of .ci/run",
+    ),
     (
         "cargo run --release -- bench control-plane --kubeconfig \"$KUBECONFIG\" --services 1000 --jobs 200",
         "the tests of the bench, with less of everything",
