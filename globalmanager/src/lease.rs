@@ -30,7 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// How long a Lease stands without being renewed.
-const DURATION: Duration = Duration::from_secs(15);
+pub(crate) const DURATION: Duration = Duration::from_secs(15);
 /// After this long without a renewal the holder stops writing, well before another may begin.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// How often the holder renews and a standby looks.

@@ -22,9 +22,8 @@ use tokio::{
 
 use super::{Connected, Hub, NodeName, State, Term};
 
-/// How long nodes that are sent away at once are spread over, for each thousand of them: a manager on two cores takes
-/// up about so many sessions a second.
-const SPREAD_PER_THOUSAND: Duration = Duration::from_secs(1);
+/// Nodes that are sent away are spread over so long beyond what their number asks for: those of two managers, too.
+const SPREAD: Duration = Duration::from_secs(1);
 
 /// Serves one connection to its end.
 pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
@@ -322,9 +321,8 @@ impl Hub {
 
     /// When a node that is sent away is to come back.
     fn reconnect_after(&self) -> Duration {
-        let thousands = u32::try_from(self.shared.sessions.len() / 1000).unwrap_or(u32::MAX);
-        let spread = SPREAD_PER_THOUSAND.saturating_mul(thousands.saturating_add(1));
-        spread.mul_f64((self.shared.jitter)())
+        let appointment = self.shared.appointments.lock().next(self.now());
+        appointment + SPREAD.mul_f64((self.shared.jitter)())
     }
 }
 

@@ -9,6 +9,7 @@
 //! [`skerry_edge::cloud::Session`]'s. All state is behind one lock that is held for map operations only; frames are
 //! written outside of it. State is kept of nodes that are connected or should hold something, of no others.
 
+mod appointments;
 mod connection;
 mod counters;
 mod engine;
@@ -49,6 +50,7 @@ pub use reports::{Answers, Reports};
 pub use status::{NodeStatus, Snapshot};
 pub use stream::Reported;
 
+use appointments::Appointments;
 use counters::{Counters, Lines};
 use placements::{NodeName, Placements};
 use reports::Streams;
@@ -78,6 +80,7 @@ struct Shared {
     /// Which nodes have joined, or were turned away; nothing where it is not known yet.
     joined: Mutex<Option<BTreeSet<String>>>,
     sessions: TaskTracker,
+    appointments: Mutex<Appointments>,
     doors: Doors,
     counters: Counters,
     lines: Lines,
@@ -124,6 +127,7 @@ impl Hub {
                 revocations: watch::Sender::new(None),
                 joined: Mutex::default(),
                 sessions: TaskTracker::new(),
+                appointments: Mutex::default(),
                 doors: Doors::default(),
                 counters: Counters::default(),
                 lines: Lines::default(),
