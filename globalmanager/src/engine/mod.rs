@@ -234,7 +234,11 @@ impl Engine {
 
     /// Asks for a look at a resource now.
     pub fn ask(&self, key: ResourceKey) {
-        self.shared.queue.lock().ask(key, Instant::now());
+        self.ask_at(key, Instant::now());
+    }
+
+    fn ask_at(&self, key: ResourceKey, at: Instant) {
+        self.shared.queue.lock().ask(key, at);
         self.shared.asked.notify_one();
     }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use skerry_workloads::{
     Children, Event, EventType, Kind, Lookup, Nodes, ObjectKind, Observed, Plan, Reference, References,
 };
+use tokio::time::Instant;
 
 use super::{
     Credential, Engine, ResourceKey,
@@ -107,11 +108,11 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
     if told == Told::Now && !done.wrote {
         engine.shared.events.publish(&raw, &plan.events).await;
     }
-    let again = match told {
-        Told::Later(after) => Some(plan.again.map_or(after, |sooner| sooner.min(after))),
-        Told::Known | Told::Now => plan.again,
-    };
-    Ok(match (done.applied.failures.is_empty(), again) {
+    if let Told::Later(after) = told {
+        // Also where something failed: the status does not wait for the next try.
+        engine.ask_at(key.clone(), Instant::now() + after);
+    }
+    Ok(match (done.applied.failures.is_empty(), plan.again) {
         (false, _) => Ended::Failed,
         (true, Some(after)) => Ended::Again(after.max(Duration::from_millis(100))),
         (true, None) => Ended::Well,

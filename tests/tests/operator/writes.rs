@@ -17,12 +17,19 @@ use kube::{
 use serde_json::Value;
 use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService, Model};
 use skerry_globalmanager::engine::Taken;
-use skerry_sandbox::cluster::Behaviour;
-use skerry_tests::{NAMESPACE, World, look::Seen, world::USER};
+use skerry_sandbox::{
+    api::{Fault, Match},
+    cluster::Behaviour,
+};
+use skerry_tests::{
+    NAMESPACE, World,
+    look::Seen,
+    world::{MANAGER, USER},
+};
 use skerry_workloads::Payload;
 use tokio::time::Instant;
 
-use crate::{EDGE, JOB, READY, SERVICE, Service, edited, image, name, pod, serving, training};
+use crate::{CLOUD, EDGE, JOB, READY, SERVICE, Service, edited, image, name, pod, serving, training};
 
 /// Writes to children, and statuses apart.
 fn split(writes: Vec<String>) -> (Vec<String>, Vec<String>) {
@@ -220,6 +227,23 @@ async fn a_status_is_written_once_a_second_at_most() {
     assert!(written > 1, "nothing was told");
     assert!(written <= seconds + 2, "{written} writes in {seconds} s");
     assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
+}
+
+/// What is put off is told soon, also where something else of the resource fails and is tried again minutes later.
+#[tokio::test(start_paused = true)]
+async fn a_status_does_not_wait_for_what_fails() {
+    let world = World::start().await;
+    let cloud = Match::writes().user(MANAGER).resource("deployments").name(CLOUD);
+    world.api.faults().inject(cloud, Fault::InternalError);
+    world.apply(SERVICE).await;
+    world.pass(Duration::from_secs(600)).await;
+    for behaviour in [Behaviour::NeverReady, Behaviour::Run] {
+        world.kubelet.behave(move |_| Some(behaviour.clone()));
+        world.pass(Duration::from_millis(300)).await;
+    }
+    world.pass(Duration::from_secs(5)).await;
+    let status = &world.object::<JointInferenceService>("helmet").await["status"];
+    assert_eq!(status["active"], 1, "{status:#}");
 }
 
 #[tokio::test(start_paused = true)]
