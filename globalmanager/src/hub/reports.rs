@@ -4,17 +4,24 @@
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use skerry_edge::{ObjectKey, Report, ReportResult, cloud::Verdict};
-use tokio::{sync::Notify, time::sleep_until};
+use tokio::{
+    sync::Notify,
+    time::{sleep_until, timeout},
+};
 
 use super::{
     Hub, NodeName,
     stream::{Next, Reported, Stream},
 };
 use crate::engine::Taken;
+
+/// A batch that takes longer is tried again: behind one that never ends its nodes could report on nothing at all.
+const TAKING: Duration = Duration::from_secs(60);
 
 /// Whoever makes status of what nodes report.
 #[async_trait]
@@ -94,7 +101,12 @@ impl Hub {
                     () = wake.notified() => {}
                 },
                 Next::Batch(batch) => {
-                    let answers = reports.take(&key, &batch).await;
+                    // Requests have no time-out of their own; what is not answered is not known to be written.
+                    let unknown = Answers {
+                        asked: true,
+                        ..Answers::default()
+                    };
+                    let answers = timeout(TAKING, reports.take(&key, &batch)).await.unwrap_or(unknown);
                     if let Some(Taken::Later(reason) | Taken::Apart(reason)) = answers.each.last() {
                         tracing::debug!(%key, reports = batch.len(), reason, "reports were put off");
                     }

@@ -47,6 +47,8 @@ pub struct Reported {
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     waiting: VecDeque<Reported>,
+    /// The starts of local controllers of which something may wait.
+    boots: HashMap<NodeName, String>,
     /// The API server is left alone until then.
     rest_until: Duration,
     /// Of nodes that were told to send some again: the first of those.
@@ -83,6 +85,12 @@ impl Stream {
             }
             self.owed.remove(&reported.node);
         }
+        let before = self.boots.insert(reported.node.clone(), reported.boot.clone());
+        if before.is_some_and(|before| before != reported.boot) {
+            // None of it was answered, so it comes again: a node has nothing twice here, however often it starts.
+            self.waiting
+                .retain(|waiting| waiting.node != reported.node || waiting.boot == reported.boot);
+        }
         self.waiting.push_back(reported);
         None
     }
@@ -94,6 +102,7 @@ impl Stream {
             return Next::Rest(self.rest_until);
         }
         if self.waiting.is_empty() {
+            self.boots.clear();
             let kept = self.owed.values().map(|owed| owed.due + GRACE).min();
             return kept.map_or(Next::Over, Next::Rest);
         }

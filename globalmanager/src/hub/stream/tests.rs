@@ -305,3 +305,17 @@ proptest! {
         prop_assert_eq!(world.stream.next(world.now), Next::Over);
     }
 }
+
+#[test]
+fn a_node_that_starts_again_and_again_has_kept_what_it_said_last_alone() {
+    let mut stream = Stream::default();
+    stream.push(at(0), reported("b", "only", 1));
+    for start in 0..100 {
+        for seq in 1..=64 {
+            assert_eq!(stream.push(at(0), reported("a", &start.to_string(), seq)), None);
+        }
+    }
+    let all = batch(&mut stream, at(0));
+    assert_eq!(all.len(), 65);
+    assert!(all.iter().all(|report| ["only", "99"].contains(&report.boot.as_str())));
+}
