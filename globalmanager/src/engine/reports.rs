@@ -111,7 +111,7 @@ impl Engine {
                 .unzip();
             let Folded { without, changes } = fold(driver.as_ref(), &key, resource, &reports, self.now());
             let together = without.iter().filter(|without| without.is_none()).count();
-            let (written, wrote) = self.write_all(namespace, &changes, together).await;
+            let (written, wrote) = self.write_all(&key, &changes, together).await;
             asked |= wrote;
             for (taken, without) in held.into_iter().zip(without) {
                 *taken = Some(without.unwrap_or_else(|| written.clone()));
@@ -150,10 +150,10 @@ impl Engine {
     }
 
     /// Writes what this many reports come to; what became of all of them, and whether anything was sent.
-    async fn write_all(&self, namespace: &str, changes: &[StatusChange], together: usize) -> (Taken, bool) {
+    async fn write_all(&self, key: &ResourceKey, changes: &[StatusChange], together: usize) -> (Taken, bool) {
         let mut wrote = false;
         for change in changes {
-            let (taken, sent) = self.write_reported(namespace, change).await;
+            let (taken, sent) = self.write_reported(key, change).await;
             wrote |= sent;
             match taken {
                 Taken::Accepted => {}
@@ -165,12 +165,14 @@ impl Engine {
     }
 
     /// Writes a change where it says something new; whether it had to be sent.
-    async fn write_reported(&self, namespace: &str, change: &StatusChange) -> (Taken, bool) {
+    async fn write_reported(&self, key: &ResourceKey, change: &StatusChange) -> (Taken, bool) {
         let StatusChange { kind, name, status } = change;
+        let namespace = key.namespace.as_str();
         let Some(current) = self.shared.cache.lock().get(*kind, namespace, name) else {
             // A Model that the job names was deleted: what the job's own status says is not held up by that.
             return (Taken::Accepted, false);
         };
+        let is_own = (*kind, name) == (key.kind, &key.name);
         if self.reported(*kind, &current) == *status {
             return (Taken::Accepted, false);
         }
@@ -194,6 +196,8 @@ impl Engine {
                 self.learn(*kind, &trim::trim(*kind, object), false);
                 Taken::Accepted
             }
+            // The same, before the watch has told.
+            Err(kube::Error::Api(status)) if status.code == 404 && !is_own => Taken::Accepted,
             Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404 | 422) => {
                 Taken::Refused(status.message.clone())
             }
