@@ -192,7 +192,13 @@ pub async fn serve(wire: WebSocket, node: String, agents: Agents, dialer: PipeDi
         orders,
     };
     let session = Session::new(identity, None, holds);
-    let linked = link::run(session, dialer, Arc::new(told), signals.clone(), rand::random::<f64>);
+    let linked = link::run(
+        session,
+        dialer.once(),
+        Arc::new(told),
+        signals.clone(),
+        rand::random::<f64>,
+    );
     let state = signals.state.subscribe();
     let linked = tokio::spawn(linked);
     let now = Instant::now();

@@ -1,6 +1,9 @@
 //! Connections within the process, from a gateway to the hub.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::serve::Listener;
 use tokio::{io::DuplexStream, sync::mpsc};
@@ -40,6 +43,33 @@ impl Dialer for PipeDialer {
         let (near, far) = tokio::io::duplex(BUFFER);
         self.0.send(far).await.map_err(io::Error::other)?;
         Ok(near)
+    }
+}
+
+impl PipeDialer {
+    /// A dialer of one connection: whoever was admitted once is not admitted to another.
+    pub fn once(&self) -> OnceDialer {
+        OnceDialer(Mutex::new(Some(self.clone())))
+    }
+}
+
+/// Dials once, and then never again.
+#[derive(Debug)]
+pub struct OnceDialer(Mutex<Option<PipeDialer>>);
+
+impl Dialer for OnceDialer {
+    type Io = DuplexStream;
+
+    fn host(&self) -> &'static str {
+        "hub"
+    }
+
+    async fn dial(&self) -> io::Result<DuplexStream> {
+        let dialer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match dialer {
+            Some(dialer) => dialer.dial().await,
+            None => Err(io::Error::other("an agent's connection has one session")),
+        }
     }
 }
 

@@ -1,15 +1,18 @@
 //! The words of the old protocol, and what an agent is told.
 
+use axum::serve::Listener as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     agent::{Agent, HOMELESS},
     envelope::{Envelope, Said},
+    pipe::pipes,
 };
 use crate::{
     Body, ContentHash, Credential, Epoch, Object, ObjectKey, Position, ReportPayload, limits,
     node::{Batch, Change, Outgoing},
+    transport::client::Dialer as _,
 };
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -245,4 +248,16 @@ fn what_somebody_can_have_kept_who_says_a_name_is_bounded() {
     assert!(kept > 0 && kept * 1_000 < HOMELESS, "{kept}");
     assert_eq!(agent.full(), kept >= limits::REPORT_WINDOW);
     assert!(!agent.disconnected() || agent.holds() > 0);
+}
+
+#[tokio::test]
+async fn whoever_was_admitted_has_one_session() {
+    let (dialer, mut taken) = pipes(false);
+    let once = dialer.once();
+    let (near, _) = tokio::join!(once.dial(), taken.accept());
+    assert!(near.is_ok());
+    assert!(once.dial().await.is_err());
+    let next = dialer.once();
+    let (another, _) = tokio::join!(next.dial(), taken.accept());
+    assert!(another.is_ok(), "the next connection has its own");
 }
