@@ -247,18 +247,8 @@ pub(crate) async fn kill_after_each_write(expected: &Lived, live: impl AsyncFn(&
             "in virtual time all lives are alike"
         );
     }
-    // A life that lacks the n-th write of a status has told in fewer what it had to tell, and in lives before it the manager
-    // was killed after each of those.
-    let (mut came, mut missed) = (0, BTreeSet::new());
-    for (write, killed) in expected.writes.iter().zip(killed) {
-        if !killed {
-            missed.insert(&write.resource);
-        } else if write.comes_always() || !missed.contains(&write.resource) {
-            came += 1;
-        }
-    }
-    let asked = came + missed.len();
-    assert!(came * 10 >= asked * 9, "{came} of {asked} writes came");
+    let came = killed.iter().filter(|killed| **killed).count();
+    assert!(came * 10 >= killed.len() * 9, "{came} of {} writes came", killed.len());
 }
 
 /// A write that was not carried out when the manager was killed is made by the next one, and only once.
