@@ -389,13 +389,8 @@ async fn clean(admin: &Client) {
         .await
         .expect("nodes can be deleted");
     make_namespace(admin).await;
-    while !join_all(KINDS.map(|kind| clean_of(admin, kind)))
-        .await
-        .concat()
-        .is_empty()
-    {
-        sleep(Duration::from_millis(20)).await;
-    }
+    // What one controller takes away, another may still make anew.
+    while join_all(KINDS.map(|kind| clean_of(admin, kind))).await.contains(&true) {}
     // Without it no pod is admitted.
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
     while !matches!(accounts.get_opt("default").await, Ok(Some(_))) {
@@ -403,21 +398,26 @@ async fn clean(admin: &Client) {
     }
 }
 
-/// Takes away all objects of a kind; those that were there.
-async fn clean_of(admin: &Client, (version, kind, plural): (&str, &str, &str)) -> Vec<String> {
+/// Takes away all objects of a kind; whether there were any.
+async fn clean_of(admin: &Client, (version, kind, plural): (&str, &str, &str)) -> bool {
     let api = api(admin, version, kind, plural);
     let not_kubernetes_own = ListParams::default().fields(&format!("metadata.name!={KUBERNETES_OWN}"));
-    // Of a kind that is not known there are none.
-    let listed = api.list_metadata(&not_kubernetes_own).await;
-    let listed: Vec<_> = listed.into_iter().flatten().collect();
-    for held in listed.iter().filter(|object| object.metadata.finalizers.is_some()) {
-        let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // Gone meanwhile is as good.
-        let _ = api.patch(&held.name_any(), &PatchParams::default(), &without).await;
-    }
-    if !listed.is_empty() {
+    let mut were_any = false;
+    loop {
+        // Of a kind that is not known there are none.
+        let listed = api.list_metadata(&not_kubernetes_own).await;
+        let listed: Vec<_> = listed.into_iter().flatten().collect();
+        if listed.is_empty() {
+            return were_any;
+        }
+        were_any = true;
+        for held in listed.iter().filter(|object| object.metadata.finalizers.is_some()) {
+            let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            // Gone meanwhile is as good.
+            let _ = api.patch(&held.name_any(), &PatchParams::default(), &without).await;
+        }
         let at_once = DeleteParams::background().grace_period(0);
         let _ = api.delete_collection(&at_once, &not_kubernetes_own).await;
+        sleep(Duration::from_millis(20)).await;
     }
-    listed.iter().map(ResourceExt::name_any).collect()
 }
