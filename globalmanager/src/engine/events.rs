@@ -1,55 +1,187 @@
 //! Tells users what happened, where `kubectl describe` shows it. Best effort: an event that cannot be written is logged
 //! and changes nothing.
+//!
+//! What is told again is counted in the event that told it first. How many of these are remembered is bounded: kube's own
+//! recorder remembers all of six minutes and walks through them for each new one, and a thousand resources that are edited
+//! all the time would have it hold a hundred thousand.
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{
-    Client,
-    runtime::events::{self, Recorder, Reporter},
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{
+        core::v1::ObjectReference,
+        events::v1::{Event as Written, EventSeries},
+    },
+    apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use serde_json::Value;
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use skerry_crds::names;
 use skerry_workloads::{Event, EventType};
 
-/// The process's one recorder, which folds repeats into a series.
-pub(crate) struct Events(Recorder);
+use super::Clock;
+
+/// How many events are remembered, so that they can be counted on: some hundred bytes each.
+const REMEMBERED: usize = 2048;
+/// What was not told for so long is told in a new event, as in Kubernetes' own components.
+const SERIES_ENDS: SignedDuration = SignedDuration::from_mins(6);
+/// The longest name that is taken over into an event's, which has to have room for a number.
+const LONGEST_NAME: usize = 230;
+
+/// Writes events, and remembers the last of them.
+pub(crate) struct Events {
+    client: Client,
+    instance: String,
+    clock: Clock,
+    recent: Mutex<Recent>,
+}
 
 impl Events {
-    pub(crate) fn new(client: Client, instance: &str) -> Self {
-        Self(Recorder::new(
+    pub(crate) fn new(client: Client, instance: &str, clock: Clock) -> Self {
+        Self {
             client,
-            Reporter {
-                controller: names::MANAGER.to_owned(),
-                instance: Some(instance.to_owned()),
-            },
-        ))
+            instance: instance.to_owned(),
+            clock,
+            recent: Mutex::default(),
+        }
     }
 
     /// Publishes events about an object.
     pub(crate) async fn publish(&self, object: &Value, told: &[Event]) {
-        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let about = ObjectReference {
-            api_version: text("/apiVersion"),
-            kind: text("/kind"),
-            name: text("/metadata/name"),
-            namespace: text("/metadata/namespace"),
-            uid: text("/metadata/uid"),
-            resource_version: text("/metadata/resourceVersion"),
-            field_path: None,
-        };
-        for Event { type_, reason, message } in told {
-            let event = events::Event {
-                type_: match type_ {
-                    EventType::Normal => events::EventType::Normal,
-                    EventType::Warning => events::EventType::Warning,
-                },
-                reason: (*reason).to_owned(),
-                note: Some(shortened(message)),
-                action: "Reconcile".to_owned(),
-                secondary: None,
-            };
-            if let Err(error) = self.0.publish(&event, &about).await {
+        for event in told {
+            if let Err(error) = self.publish_one(object, event).await {
+                let Event { reason, message, .. } = event;
                 tracing::warn!(%error, reason, message, "an event could not be written");
             }
+        }
+    }
+
+    async fn publish_one(&self, object: &Value, event: &Event) -> Result<(), kube::Error> {
+        let now = (self.clock)();
+        let about = about(object);
+        let api: Api<Written> = Api::namespaced(self.client.clone(), about.namespace.as_deref().unwrap_or("default"));
+        let key = Key {
+            uid: about.uid.clone().unwrap_or_default(),
+            type_: word(event.type_),
+            reason: event.reason,
+            message: event.message.clone(),
+        };
+        let again = self.recent.lock().again(&key, now);
+        if let Some((name, count)) = again {
+            let last_observed_time = MicroTime(now);
+            let series = json!({"series": EventSeries { count, last_observed_time }});
+            match api.patch(&name, &PatchParams::default(), &Patch::Merge(series)).await {
+                // It has expired, or somebody has deleted it.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                written => return written.map(drop),
+            }
+        }
+        let new = self.new_event(about, event, now);
+        let name = new.metadata.name.clone().unwrap_or_default();
+        api.create(&PostParams::default(), &new).await?;
+        self.recent.lock().first(key, name, now);
+        Ok(())
+    }
+
+    fn new_event(&self, about: ObjectReference, event: &Event, now: Timestamp) -> Written {
+        let named = about.name.as_deref().unwrap_or_default();
+        let named = named.get(..LONGEST_NAME).unwrap_or(named);
+        Written {
+            metadata: ObjectMeta {
+                namespace: about.namespace.clone(),
+                name: Some(format!("{named}.{:016x}", rand::random::<u64>())),
+                ..ObjectMeta::default()
+            },
+            action: Some("Reconcile".to_owned()),
+            event_time: Some(MicroTime(now)),
+            note: Some(shortened(&event.message)),
+            reason: Some(event.reason.to_owned()),
+            regarding: Some(about),
+            reporting_controller: Some(names::MANAGER.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            type_: Some(word(event.type_).to_owned()),
+            ..Written::default()
+        }
+    }
+}
+
+fn about(object: &Value) -> ObjectReference {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    ObjectReference {
+        api_version: text("/apiVersion"),
+        kind: text("/kind"),
+        name: text("/metadata/name"),
+        namespace: text("/metadata/namespace"),
+        uid: text("/metadata/uid"),
+        resource_version: text("/metadata/resourceVersion"),
+        field_path: None,
+    }
+}
+
+fn word(type_: EventType) -> &'static str {
+    match type_ {
+        EventType::Normal => "Normal",
+        EventType::Warning => "Warning",
+    }
+}
+
+/// What makes two events the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    /// Of the object that it is about.
+    uid: String,
+    type_: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+/// An event that was written.
+#[derive(Debug)]
+struct Series {
+    name: String,
+    count: i32,
+    last: Timestamp,
+}
+
+/// The last events that were written.
+#[derive(Debug, Default)]
+struct Recent {
+    by_key: BTreeMap<Key, Series>,
+    /// From the first written to the last.
+    order: VecDeque<Key>,
+}
+
+impl Recent {
+    /// The event's name, and how often it has been told by now; nothing where it is told for the first time.
+    fn again(&mut self, key: &Key, now: Timestamp) -> Option<(String, i32)> {
+        let series = self.by_key.get_mut(key)?;
+        if now.duration_since(series.last) > SERIES_ENDS {
+            return None;
+        }
+        series.count = series.count.saturating_add(1);
+        series.last = now;
+        Some((series.name.clone(), series.count))
+    }
+
+    /// Remembers an event that was written, instead of the oldest where there are too many.
+    fn first(&mut self, key: Key, name: String, now: Timestamp) {
+        let series = Series {
+            name,
+            count: 1,
+            last: now,
+        };
+        if self.by_key.insert(key.clone(), series).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.by_key.remove(&oldest);
         }
     }
 }
@@ -62,4 +194,54 @@ fn shortened(message: &str) -> String {
         .take_while(|end| *end <= 1000)
         .last();
     message.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(message: &str) -> Key {
+        Key {
+            uid: "u".to_owned(),
+            type_: "Normal",
+            reason: "Updated",
+            message: message.to_owned(),
+        }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn what_is_told_again_is_counted_until_nobody_has_told_it_for_long() {
+        let mut recent = Recent::default();
+        assert_eq!(recent.again(&key("a"), at(0)), None);
+        recent.first(key("a"), "a.1".to_owned(), at(0));
+        assert_eq!(recent.again(&key("a"), at(300)), Some(("a.1".to_owned(), 2)));
+        assert_eq!(recent.again(&key("a"), at(600)), Some(("a.1".to_owned(), 3)));
+        assert_eq!(recent.again(&key("b"), at(600)), None);
+        assert_eq!(recent.again(&key("a"), at(961)), None);
+        recent.first(key("a"), "a.2".to_owned(), at(961));
+        assert_eq!(recent.again(&key("a"), at(962)), Some(("a.2".to_owned(), 2)));
+        assert_eq!(recent.order.len(), 1);
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_where_too_many_are_remembered() {
+        let mut recent = Recent::default();
+        for number in 0..=REMEMBERED {
+            recent.first(key(&number.to_string()), "name".to_owned(), at(0));
+        }
+        assert_eq!((recent.by_key.len(), recent.order.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!(recent.again(&key("0"), at(0)), None);
+        assert!(recent.again(&key("1"), at(0)).is_some());
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        assert_eq!(shortened("ok"), "ok");
+        let cut = shortened(&"ä".repeat(600));
+        assert_eq!(cut, "ä".repeat(500));
+    }
 }

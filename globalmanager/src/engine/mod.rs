@@ -179,7 +179,7 @@ impl Kinds {
 impl Engine {
     /// An engine for these kinds; nothing happens before [`Engine::run`].
     pub fn new(parts: Parts, kinds: Kinds) -> Self {
-        let events = events::Events::new(parts.client.clone(), &parts.instance);
+        let events = events::Events::new(parts.client.clone(), &parts.instance, parts.clock.clone());
         let secrets = Secrets::new(parts.client.clone());
         let queue = Queue::new(parts.pace.longest_retry);
         Self {
