@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use skerry_workloads::{Kind, ObjectKind, Refusal, Report, StatusChange};
 
-use super::{Engine, ResourceKey, pass, queue::Ended};
+use super::{Engine, ResourceKey, pass, placing, queue::Ended};
 
 /// What the engine asks of a kind.
 #[async_trait]
@@ -19,6 +19,9 @@ pub(crate) trait Driver: Send + Sync {
 
     /// One pass over one resource.
     async fn pass(&self, engine: &Engine, key: &ResourceKey) -> Result<Ended, pass::Error>;
+
+    /// Tells the hub what a resource places on nodes.
+    fn place(&self, engine: &Engine, key: &ResourceKey);
 
     /// What a node's report about `resource` changes.
     fn report(&self, resource: &Value, report: &Report, now: jiff::Timestamp) -> Result<Vec<StatusChange>, Refused>;
@@ -62,6 +65,10 @@ impl<K: Kind> Driver for Driven<K> {
 
     async fn pass(&self, engine: &Engine, key: &ResourceKey) -> Result<Ended, pass::Error> {
         pass::pass::<K>(engine, key).await
+    }
+
+    fn place(&self, engine: &Engine, key: &ResourceKey) {
+        placing::place::<K>(engine, key);
     }
 
     fn report(&self, resource: &Value, report: &Report, now: jiff::Timestamp) -> Result<Vec<StatusChange>, Refused> {

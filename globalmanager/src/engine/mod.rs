@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! watch ─▶ cache ─▶ queue ─▶ pass: fetch inputs ─▶ plan (pure) ─▶ apply ─▶ status (pure) ─▶ patch
-//!            ▲                                       │                │
-//!            └──────────── answers to writes ────────│────────────────┘
-//!                                                    └─▶ edge objects per node ─▶ hub
+//!            ▲ │                                                      │
+//!            │ └─▶ placing: plan (pure) ─▶ edge objects per node ─▶ hub│
+//!            └──────────── answers to writes ─────────────────────────┘
 //! ```
 //!
 //! Level-triggered: a watch only fills the cache and asks for a look; what is to be done is decided by the pass, from
@@ -17,6 +17,7 @@ mod events;
 mod fold;
 mod ownership;
 mod pass;
+mod placing;
 mod queue;
 mod references;
 mod reports;
@@ -152,6 +153,8 @@ struct Shared {
     cache: Mutex<Cache>,
     queue: Mutex<Queue<ResourceKey>>,
     asked: Notify,
+    placing: Mutex<Queue<ResourceKey>>,
+    to_place: Notify,
     named: Mutex<Named>,
     secrets: Secrets,
     events: events::Events,
@@ -189,6 +192,8 @@ impl Engine {
                 cache: Mutex::default(),
                 queue: Mutex::new(queue),
                 asked: Notify::new(),
+                placing: Mutex::new(Queue::new(Duration::ZERO)),
+                to_place: Notify::new(),
                 named: Mutex::default(),
                 secrets,
                 events,
@@ -200,6 +205,10 @@ impl Engine {
     /// Watches and reconciles until `stop`; passes under way are then finished.
     pub async fn run(&self, stop: CancellationToken) {
         let mut watches = watches::spawn_all(self, &stop);
+        let (placer, stopped) = (self.clone(), stop.clone());
+        watches.spawn(async move {
+            stopped.run_until_cancelled(placing::run(&placer)).await;
+        });
         let mut leader = self.shared.parts.leader.clone();
         let mut passes = JoinSet::new();
         loop {
@@ -227,14 +236,21 @@ impl Engine {
             .collect()
     }
 
-    /// Whether no pass is under way or due within `time`.
+    /// Whether no pass is under way or due within `time`, and nothing is to be placed on nodes.
     pub fn idle(&self, time: Duration) -> bool {
-        self.shared.queue.lock().idle_until(Instant::now() + time)
+        let then = Instant::now() + time;
+        self.shared.queue.lock().idle_until(then) && self.shared.placing.lock().idle_until(then)
     }
 
     /// Asks for a look at a resource now.
     pub fn ask(&self, key: ResourceKey) {
         self.ask_at(key, Instant::now());
+    }
+
+    /// Asks that the hub be told what a resource places on nodes.
+    fn place(&self, key: ResourceKey) {
+        self.shared.placing.lock().ask(key, Instant::now());
+        self.shared.to_place.notify_one();
     }
 
     fn ask_at(&self, key: ResourceKey, at: Instant) {

@@ -1,23 +1,18 @@
-//! One pass over one resource: fetch, plan, apply, status. A process killed between any two writes of it leaves a state
+//! One pass over one resource: fetch, plan, apply, status (what nodes hold of it is told beside it: [`super::placing`]). A process killed between any two writes of it leaves a state
 //! that the next pass completes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use base64::Engine as _;
 use serde_json::Value;
-use skerry_workloads::{
-    Children, Event, EventType, Kind, Lookup, Nodes, ObjectKind, Observed, Plan, Reference, References,
-};
+use skerry_workloads::{Children, Event, EventType, Kind, ObjectKind, Observed, References};
 use tokio::time::Instant;
 
 use super::{
-    Credential, Engine, ResourceKey,
+    Engine, ResourceKey,
     apply::{self, Outcome, Outdated},
     cache,
     queue::Ended,
+    references,
     status::{self, Told},
 };
 
@@ -70,7 +65,6 @@ pub(crate) fn at(step: impl Into<String>) -> impl FnOnce(kube::Error) -> Error {
 /// One pass over the resource `key` of kind `K`.
 pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<Ended, Error> {
     let Some(raw) = engine.shared.cache.lock().get(K::KIND, &key.namespace, &key.name) else {
-        // No matter what else is unknown yet: nothing else will come back to a resource that is gone.
         forget(engine, key);
         return Ok(Ended::Well);
     };
@@ -82,19 +76,19 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         Ok(resource) => resource,
         Err(error) => return Ok(unparsable(engine, key, &raw, &error).await),
     };
-    let references = fetch(engine, key, &resource).await?;
+    let references = references::fetch(engine, key, &resource).await?;
+    // By now all is known that this depends on.
+    engine.place(key.clone());
     let uid = resource.meta().uid.clone().unwrap_or_default();
     let seen = observe::<K>(engine, &uid, references);
     let mut plan = resource.plan(&seen, &engine.shared.parts.settings);
     if resource.meta().deletion_timestamp.is_some() {
         // Owner references do the cascade; what would be made now would come back to life under it.
         plan.children = Children::Unchanged;
-        plan.nodes = Nodes::Unchanged;
     }
     if !engine.is_leader() {
         return Ok(Ended::Well);
     }
-    place(engine, key, &resource, &uid, &plan, &seen.references);
     let done = match apply::apply(engine, &resource, &uid, &plan, seen.children.clone()).await? {
         Outcome::Done(done) => done,
         Outcome::Outdated(Outdated::OwnerGone) => return Ok(Ended::Well),
@@ -121,7 +115,7 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
 
 /// Whether every kind that the decision looks at has been listed: a decision from half a picture would make twice what
 /// it does not see.
-fn ready<K: Kind>(engine: &Engine) -> bool {
+pub(crate) fn ready<K: Kind>(engine: &Engine) -> bool {
     let Some(driver) = engine.shared.drivers.get(&K::KIND) else {
         return false;
     };
@@ -132,7 +126,6 @@ fn ready<K: Kind>(engine: &Engine) -> bool {
 fn forget(engine: &Engine, key: &ResourceKey) {
     engine.shared.named.lock().set(key, BTreeSet::new());
     engine.shared.status_written.forget(key);
-    engine.shared.parts.nodes.owner_gone(key);
 }
 
 /// A resource that does not parse keeps its children and its objects on nodes, and says so where its user looks.
@@ -151,52 +144,8 @@ async fn unparsable(engine: &Engine, key: &ResourceKey, raw: &Value, error: &ser
     Ended::Well
 }
 
-/// Looks up what the resource names, and what that names, until nothing new is named.
-async fn fetch<K: Kind>(engine: &Engine, key: &ResourceKey, resource: &K) -> Result<References, Error> {
-    let mut found = References::default();
-    loop {
-        let named = resource.references(&found);
-        engine.shared.named.lock().set(key, named.clone());
-        let new: Vec<_> = named
-            .into_iter()
-            .filter(|reference| !found.0.contains_key(reference))
-            .collect();
-        if new.is_empty() {
-            return Ok(found);
-        }
-        for reference in new {
-            let lookup = look_up(engine, &key.namespace, &reference).await?;
-            found.0.insert(reference, lookup);
-        }
-    }
-}
-
-async fn look_up(engine: &Engine, namespace: &str, reference: &Reference) -> Result<Lookup, Error> {
-    let name = (namespace.to_owned(), reference.name.clone());
-    let known = engine
-        .shared
-        .cache
-        .lock()
-        .get(reference.kind, namespace, &reference.name);
-    let found = match known {
-        Some(secret) if reference.kind == ObjectKind::SECRET => {
-            let version = secret
-                .pointer("/metadata/resourceVersion")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            let content = engine.shared.secrets.content(&name, version).await;
-            content.map_err(at(format!("reading Secret {}/{}", name.0, name.1)))?
-        }
-        known => known,
-    };
-    if found.is_none() && reference.kind == ObjectKind::SECRET {
-        engine.shared.secrets.forget(&name);
-    }
-    Ok(found.map_or(Lookup::Missing, Lookup::Found))
-}
-
 /// What belongs to the resource: its own children by controller owner, and the pods below these.
-fn observe<K: Kind>(engine: &Engine, uid: &str, references: References) -> Observed {
+pub(crate) fn observe<K: Kind>(engine: &Engine, uid: &str, references: References) -> Observed {
     let (children, below): (Vec<_>, Vec<_>) = engine
         .shared
         .cache
@@ -214,44 +163,5 @@ fn observe<K: Kind>(engine: &Engine, uid: &str, references: References) -> Obser
         pods,
         references,
         now: engine.now(),
-    }
-}
-
-/// Hands the nodes' parts to the hub.
-fn place<K: Kind>(engine: &Engine, key: &ResourceKey, resource: &K, uid: &str, plan: &Plan, references: &References) {
-    let Nodes::Exactly(parts) = &plan.nodes else { return };
-    let parts: BTreeMap<_, _> = parts
-        .iter()
-        .map(|(node, part)| {
-            let secret = part
-                .credential
-                .as_ref()
-                .and_then(|secret| references.get(secret.kind, &secret.name));
-            (node.clone(), (part.clone(), secret.map(credential)))
-        })
-        .collect();
-    engine
-        .shared
-        .parts
-        .nodes
-        .set(key, uid, resource.meta().generation.unwrap_or_default(), parts);
-}
-
-/// A Secret's annotations and decoded data, as Sedna hands them to its local controllers.
-fn credential(secret: &Value) -> Credential {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let entries = |pointer| secret.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
-    let annotations = entries("/metadata/annotations").filter_map(|(key, value)| Some((key.clone(), text(value)?)));
-    let data = entries("/data").filter_map(|(key, value)| {
-        let bytes = base64::engine::general_purpose::STANDARD.decode(value.as_str()?).ok()?;
-        Some((key.clone(), String::from_utf8(bytes).ok()?))
-    });
-    let name = secret
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    Credential {
-        secret: name.to_owned(),
-        fields: annotations.chain(data).collect(),
     }
 }

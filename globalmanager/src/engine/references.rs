@@ -6,9 +6,87 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::Value;
-use skerry_workloads::{ObjectKind, Reference};
+use skerry_workloads::{Kind, Lookup, ObjectKind, Reference, References};
 
-use super::{ResourceKey, cache::Name};
+use super::{
+    Engine, ResourceKey,
+    cache::Name,
+    pass::{self, at},
+};
+
+/// Looks up what the resource names, and what that names, until nothing new is named; reads what is not known.
+pub(crate) async fn fetch<K: Kind>(
+    engine: &Engine,
+    key: &ResourceKey,
+    resource: &K,
+) -> Result<References, pass::Error> {
+    let mut found = References::default();
+    loop {
+        let named = resource.references(&found);
+        engine.shared.named.lock().set(key, named.clone());
+        let Some(reference) = first_unknown(named, &found) else {
+            return Ok(found);
+        };
+        let lookup = match look_up(engine, &key.namespace, &reference) {
+            Ok(lookup) => lookup,
+            Err(unread) => unread.read(&engine.shared.secrets).await?,
+        };
+        found.0.insert(reference, lookup);
+    }
+}
+
+/// The same from what is known; nothing where something has to be read first.
+pub(crate) fn known<K: Kind>(engine: &Engine, namespace: &str, resource: &K) -> Option<References> {
+    let mut found = References::default();
+    while let Some(reference) = first_unknown(resource.references(&found), &found) {
+        let lookup = look_up(engine, namespace, &reference).ok()?;
+        found.0.insert(reference, lookup);
+    }
+    Some(found)
+}
+
+fn first_unknown(named: BTreeSet<Reference>, found: &References) -> Option<Reference> {
+    named.into_iter().find(|reference| !found.0.contains_key(reference))
+}
+
+/// A Secret of which a watch has shown a version that was not read.
+struct Unread {
+    name: Name,
+    version: String,
+}
+
+impl Unread {
+    async fn read(self, secrets: &Secrets) -> Result<Lookup, pass::Error> {
+        let Self { name, version } = self;
+        let content = secrets.read(&name, version).await;
+        let content = content.map_err(at(format!("reading Secret {}/{}", name.0, name.1)))?;
+        Ok(content.map_or(Lookup::Missing, Lookup::Found))
+    }
+}
+
+fn look_up(engine: &Engine, namespace: &str, reference: &Reference) -> Result<Lookup, Unread> {
+    let name = (namespace.to_owned(), reference.name.clone());
+    let known = engine
+        .shared
+        .cache
+        .lock()
+        .get(reference.kind, namespace, &reference.name);
+    let Some(known) = known else {
+        if reference.kind == ObjectKind::SECRET {
+            engine.shared.secrets.forget(&name);
+        }
+        return Ok(Lookup::Missing);
+    };
+    if reference.kind != ObjectKind::SECRET {
+        return Ok(Lookup::Found(known));
+    }
+    let version = known.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    let version = version.unwrap_or_default().to_owned();
+    match engine.shared.secrets.known(&name, &version) {
+        Some(content) => Ok(Lookup::Found(content)),
+        None => Err(Unread { name, version }),
+    }
+}
 
 /// Who names what, as of the last look at each resource.
 #[derive(Debug, Default)]
@@ -66,13 +144,15 @@ impl Secrets {
         }
     }
 
-    /// The Secret's content at (or after) the `version` that the watch showed; `None` where it is gone by now.
-    pub(crate) async fn content(&self, name: &Name, version: &str) -> Result<Option<Value>, kube::Error> {
-        if let Some((known, content)) = self.known.lock().get(name)
-            && known == version
-        {
-            return Ok(Some(content.clone()));
-        }
+    /// The Secret's content, if it was read when the watch had shown this version.
+    fn known(&self, name: &Name, version: &str) -> Option<Value> {
+        let known = self.known.lock();
+        let (_, content) = known.get(name).filter(|(read, _)| read == version)?;
+        Some(content.clone())
+    }
+
+    /// Reads the Secret's content at (or after) the `version` that the watch showed; `None` where it is gone by now.
+    async fn read(&self, name: &Name, version: String) -> Result<Option<Value>, kube::Error> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &name.0);
         let found = api.get_opt(&name.1).await?;
         let content = found.map(|mut secret| {
@@ -81,14 +161,14 @@ impl Secrets {
         });
         let mut known = self.known.lock();
         match &content {
-            Some(content) => known.insert(name.clone(), (version.to_owned(), content.clone())),
+            Some(content) => known.insert(name.clone(), (version, content.clone())),
             None => known.remove(name),
         };
         Ok(content)
     }
 
     /// Forgets a Secret that is gone.
-    pub(crate) fn forget(&self, name: &Name) {
+    fn forget(&self, name: &Name) {
         self.known.lock().remove(name);
     }
 }

@@ -90,10 +90,7 @@ async fn list_and_watch(engine: &Engine, kind: ObjectKind) {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    follow(engine, kind, watcher(api, watcher::Config::default()), |object| {
-        trim::trim(kind, object)
-    })
-    .await;
+    follow(engine, kind, watcher(api, watcher::Config::default()), |object| trim::trim(kind, object)).await;
 }
 
 /// That a Secret changed is enough: its content is read when a resource that names it is looked at.
@@ -193,7 +190,7 @@ impl Engine {
 
     fn ask_for_concerned(&self, kind: ObjectKind, object: &Value) {
         let (namespace, name) = cache::name_of(object);
-        let mut concerned = vec![];
+        let mut concerned = self.shared.named.lock().by(kind, &namespace, &name);
         if self.shared.drivers.contains_key(&kind) {
             concerned.push(ResourceKey {
                 kind,
@@ -201,9 +198,12 @@ impl Engine {
                 name: name.clone(),
             });
         }
+        // Of these nodes hold something. Passes see to what follows from changes of children.
+        for key in &concerned {
+            self.place(key.clone());
+        }
         concerned.extend(self.owner_of(object, &namespace));
         concerned.extend(self.labelled_owners(object, &namespace));
-        concerned.extend(self.shared.named.lock().by(kind, &namespace, &name));
         for key in concerned {
             self.ask(key);
         }

@@ -1,14 +1,17 @@
 //! What the engine knows, and what it tells of it: terms, lists that fail, what nodes hold and report.
 
+use std::time::Duration;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, CustomResourceExt, ResourceExt,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use skerry_globalmanager::engine::{ResourceKey, Taken};
 use skerry_sandbox::api::{Fault, FaultHandle, Match, Verb};
 use skerry_workloads::Payload;
+use tokio::time::sleep;
 
 use crate::world::{GADGET, Gadget, MANAGER, Told, World, gadget};
 
@@ -40,6 +43,25 @@ async fn nodes_hold_a_resource_until_it_is_gone() {
     world.gadgets().delete("a", &DeleteParams::default()).await.unwrap();
     world.settle().await;
     assert!(!world.held.0.lock().contains_key(&key));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_told_of_edits_while_the_api_server_holds_up_a_pass() {
+    let world = World::start().await;
+    world.create("a", gadget(80)).await;
+    let writes = Match::writes().user(MANAGER);
+    world
+        .api
+        .faults()
+        .inject(writes, Fault::Latency(Duration::from_secs(50)));
+    for port in [81, 82] {
+        let edit = json!({"spec": {"port": port}});
+        let how = PatchParams::default();
+        world.gadgets().patch("a", &how, &Patch::Merge(edit)).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        let held: Vec<_> = world.held.0.lock().values().cloned().collect();
+        assert_eq!(held, [[("edge-1".to_owned(), json!({"port": port}))].into()]);
+    }
 }
 
 /// The manager's lists of `resource`, which fail.

@@ -1,0 +1,90 @@
+//! What resources place on nodes: told to the hub as soon as the cache knows of a change, without waiting for a pass. A
+//! pass waits for the API server, for its turn among others, and for its own resource's last pass; news for a node does not.
+//!
+//! One task places, one resource after the other and each from the cache alone, so that nothing older ever follows what is
+//! newer.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use serde_json::Value;
+use skerry_workloads::{Kind, Nodes};
+use tokio::time::Instant;
+
+use super::{Credential, Engine, ResourceKey, pass, queue::Ended, references};
+
+/// Places what is asked for, for ever.
+pub(crate) async fn run(engine: &Engine) {
+    loop {
+        let next = engine.shared.placing.lock().next(Instant::now());
+        let Some(key) = next else {
+            engine.shared.to_place.notified().await;
+            continue;
+        };
+        if let Some(driver) = engine.shared.drivers.get(&key.kind) {
+            driver.place(engine, &key);
+        }
+        engine.shared.placing.lock().done(key, Ended::Well, Instant::now(), 0.0);
+        // A thousand resources may wait, and others have work on this thread, too.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Tells the hub what a resource of kind `K` places on nodes, as far as the cache knows all that this depends on. Where it
+/// does not, a pass reads what is missing, and asks again.
+pub(crate) fn place<K: Kind>(engine: &Engine, key: &ResourceKey) {
+    let raw = engine.shared.cache.lock().get(K::KIND, &key.namespace, &key.name);
+    let Some(raw) = raw else {
+        // No matter what else is unknown yet: nothing else will come back to a resource that is gone.
+        return engine.shared.parts.nodes.owner_gone(key);
+    };
+    if !pass::ready::<K>(engine) || !engine.is_leader() {
+        return;
+    }
+    // One that does not parse keeps its objects on nodes; the pass says so to its user.
+    let Ok(resource) = serde_json::from_value::<K>(raw) else {
+        return;
+    };
+    if resource.meta().deletion_timestamp.is_some() {
+        return;
+    }
+    let Some(references) = references::known(engine, &key.namespace, &resource) else {
+        return;
+    };
+    let uid = resource.meta().uid.clone().unwrap_or_default();
+    let seen = pass::observe::<K>(engine, &uid, references);
+    let plan = resource.plan(&seen, &engine.shared.parts.settings);
+    let Nodes::Exactly(parts) = plan.nodes else { return };
+    let parts: BTreeMap<_, _> = parts
+        .into_iter()
+        .map(|(node, part)| {
+            let secret = part
+                .credential
+                .as_ref()
+                .and_then(|secret| seen.references.get(secret.kind, &secret.name));
+            let credential = secret.map(credential);
+            (node, (part, credential))
+        })
+        .collect();
+    let generation = resource.meta().generation.unwrap_or_default();
+    engine.shared.parts.nodes.set(key, &uid, generation, parts);
+}
+
+/// A Secret's annotations and decoded data, as Sedna hands them to its local controllers.
+fn credential(secret: &Value) -> Credential {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let entries = |pointer| secret.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+    let annotations = entries("/metadata/annotations").filter_map(|(key, value)| Some((key.clone(), text(value)?)));
+    let data = entries("/data").filter_map(|(key, value)| {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(value.as_str()?).ok()?;
+        Some((key.clone(), String::from_utf8(bytes).ok()?))
+    });
+    let name = secret
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    Credential {
+        secret: name.to_owned(),
+        fields: annotations.chain(data).collect(),
+    }
+}
