@@ -1,16 +1,15 @@
 //! What the manager knows of the cluster: the objects of every watched kind, trimmed, with the answers to its own writes
 //! folded in, so that a decision never works from a state older than what the manager itself wrote.
 //!
-//! It stores; it decides nothing. Objects are kept as compact JSON bytes, because thousands of parsed pod templates are
-//! what makes controllers fat.
+//! It stores; it decides nothing. Objects are kept packed, because thousands of parsed pod templates are what makes
+//! controllers fat.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
 use skerry_workloads::{Live, ObjectKind};
+
+use super::packed::{Packed, Pattern};
 
 /// Namespace and name of an object.
 pub(crate) type Name = (String, String);
@@ -31,17 +30,25 @@ pub(crate) enum News {
 struct Entry {
     version: u64,
     /// The uids that this object is found by: its controller's and, where a label names one, its resource's.
-    found_by: BTreeSet<String>,
-    bytes: Arc<[u8]>,
+    found_by: Box<[String]>,
+    packed: Packed,
 }
 
 /// The objects of one kind.
 #[derive(Debug, Default)]
 struct Kind {
+    /// That of all objects; there from the first on.
+    pattern: Option<Pattern>,
     objects: BTreeMap<Name, Entry>,
     /// What a running list has named so far; present between the start and the end of a list.
     listing: Option<Listing>,
     listed: bool,
+}
+
+impl Kind {
+    fn unpacked(&self, entry: &Entry) -> Option<Value> {
+        Some(self.pattern.as_ref()?.unpack(&entry.packed))
+    }
 }
 
 /// A list under way.
@@ -56,7 +63,8 @@ struct Listing {
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     kinds: BTreeMap<ObjectKind, Kind>,
-    by_uid: BTreeMap<String, BTreeSet<(ObjectKind, Name)>>,
+    /// In order. Most have a few, for which a set would take ten times the room.
+    by_uid: BTreeMap<String, Vec<(ObjectKind, Name)>>,
     tombstones: Tombstones,
 }
 
@@ -136,22 +144,24 @@ impl Cache {
         if before.is_some_and(|before| before.version >= version) {
             return News::None;
         }
-        let news = before.map_or(News::Appeared, |before| News::Changed(parse(&before.bytes)));
-        self.forget(kind, &name);
+        let news = self.forget(kind, &name).map_or(News::Appeared, News::Changed);
         let found_by = owners_of(object);
         for uid in &found_by {
-            self.by_uid.entry(uid.clone()).or_default().insert((kind, name.clone()));
+            let found = self.by_uid.entry(uid.clone()).or_default();
+            let place = (kind, name.clone());
+            if let Err(at) = found.binary_search(&place) {
+                found.reserve_exact(1);
+                found.insert(at, place);
+            }
         }
-        let bytes: Arc<[u8]> = serde_json::to_vec(object).unwrap_or_default().into();
         let known = self.kinds.entry(kind).or_default();
-        known.objects.insert(
-            name,
-            Entry {
-                version,
-                found_by,
-                bytes,
-            },
-        );
+        let pattern = known.pattern.get_or_insert_with(|| Pattern::like(object));
+        let entry = Entry {
+            version,
+            found_by: found_by.into_iter().collect(),
+            packed: pattern.pack(object),
+        };
+        known.objects.insert(name, entry);
         news
     }
 
@@ -165,26 +175,23 @@ impl Cache {
     }
 
     fn forget(&mut self, kind: ObjectKind, name: &Name) -> Option<Value> {
-        let entry = self.kinds.get_mut(&kind)?.objects.remove(name)?;
+        let known = self.kinds.get_mut(&kind)?;
+        let entry = known.objects.remove(name)?;
         for uid in &entry.found_by {
             if let Some(found) = self.by_uid.get_mut(uid) {
-                found.remove(&(kind, name.clone()));
+                found.retain(|place| (&place.0, &place.1) != (&kind, name));
                 if found.is_empty() {
                     self.by_uid.remove(uid);
                 }
             }
         }
-        Some(parse(&entry.bytes))
+        known.unpacked(&entry)
     }
 
     /// One object.
     pub(crate) fn get(&self, kind: ObjectKind, namespace: &str, name: &str) -> Option<Value> {
-        let entry = self
-            .kinds
-            .get(&kind)?
-            .objects
-            .get(&(namespace.to_owned(), name.to_owned()))?;
-        Some(parse(&entry.bytes))
+        let known = self.kinds.get(&kind)?;
+        known.unpacked(known.objects.get(&(namespace.to_owned(), name.to_owned()))?)
     }
 
     /// The names of all objects of `kind`.
@@ -253,10 +260,6 @@ pub(crate) fn controller_of(object: &Value) -> Option<(&str, &str, &str)> {
         .find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true))?;
     let text = |key| owner.get(key).and_then(Value::as_str);
     Some((text("kind")?, text("name")?, text("uid")?))
-}
-
-fn parse(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod driver;
 mod events;
 mod fold;
 mod ownership;
+mod packed;
 mod pass;
 mod placing;
 mod queue;

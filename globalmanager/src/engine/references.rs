@@ -92,7 +92,8 @@ fn look_up(engine: &Engine, namespace: &str, reference: &Reference) -> Result<Lo
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     by: BTreeMap<(ObjectKind, Name), BTreeSet<ResourceKey>>,
-    names: BTreeMap<ResourceKey, BTreeSet<Reference>>,
+    /// A list, since a set of a few takes ten times the room.
+    names: BTreeMap<ResourceKey, Vec<Reference>>,
 }
 
 impl Named {
@@ -112,7 +113,7 @@ impl Named {
             self.by.entry(place).or_default().insert(key.clone());
         }
         if !references.is_empty() {
-            self.names.insert(key.clone(), references);
+            self.names.insert(key.clone(), references.into_iter().collect());
         }
     }
 
@@ -120,7 +121,10 @@ impl Named {
     pub(crate) fn also(&mut self, key: &ResourceKey, reference: Reference) {
         let place = (reference.kind, (key.namespace.clone(), reference.name.clone()));
         self.by.entry(place).or_default().insert(key.clone());
-        self.names.entry(key.clone()).or_default().insert(reference);
+        let names = self.names.entry(key.clone()).or_default();
+        if !names.contains(&reference) {
+            names.push(reference);
+        }
     }
 
     /// Whoever names this object.

@@ -35,6 +35,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 /// A watch that held so long is tried again soon after its next failure.
 const STABLE: Duration = Duration::from_secs(120);
 
+/// How many objects a list is asked for at once: a page is parsed as a whole, and weighs ten times as much then.
+const LIST_PAGE: u32 = 100;
+
 /// How the API machinery names a kind.
 pub(crate) fn api_resource(kind: ObjectKind) -> ApiResource {
     ApiResource {
@@ -80,6 +83,10 @@ async fn term_begins(leader: &mut tokio::sync::watch::Receiver<bool>) {
     std::future::pending::<()>().await;
 }
 
+fn watched() -> watcher::Config {
+    watcher::Config::default().page_size(LIST_PAGE)
+}
+
 async fn list_and_watch(engine: &Engine, kind: ObjectKind) {
     if kind == ObjectKind::SECRET {
         return watch_secrets(engine).await;
@@ -90,7 +97,7 @@ async fn list_and_watch(engine: &Engine, kind: ObjectKind) {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    follow(engine, kind, watcher(api, watcher::Config::default()), |object| trim::trim(kind, object)).await;
+    follow(engine, kind, watcher(api, watched()), |object| trim::trim(kind, object)).await;
 }
 
 /// That a Secret changed is enough: its content is read when a resource that names it is looked at.
@@ -101,7 +108,7 @@ async fn watch_secrets(engine: &Engine) {
         None => Api::all(client),
     };
     let kind = ObjectKind::SECRET;
-    follow(engine, kind, watcher(api, watcher::Config::default()), |object| {
+    follow(engine, kind, watcher(api, watched()), |object| {
         trim::metadata_only(kind, &object)
     })
     .await;
