@@ -16,7 +16,7 @@
 //! | [`digest`] | how both ends find what differs between two sets | none |
 //! | [`cloud`] | the manager's end of a session | none |
 //! | [`node`] | the node's end of a session | none |
-//! | [`sedna`] | the protocol of Sedna's own local controller | gateways |
+//! | [`sedna`] | Sedna's own protocol, either way | gateways, sockets |
 //! | [`transport`] | how frames get across | sockets |
 //! | [`link`] | carries out what a node's session says | sockets |
 //! | [`limits`] | every bound, with its reason | none |

@@ -176,7 +176,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<'_, Io> {
             }
             Self::Up(socket) => match socket.next().await {
                 Ok(Event::Frame(frame)) => Ok(Input::Frame(frame)),
-                Ok(Event::Heard | Event::Pong) => Ok(Input::Heard),
+                Ok(Event::Heard | Event::Pong(_)) => Ok(Input::Heard),
                 Err(ended) => Err(ended.to_string()),
             },
         }

@@ -331,7 +331,7 @@ fn decode<M: Tagged>(
             limit,
         });
     }
-    if depth(text) > limits::MAX_DEPTH {
+    if depth(text.as_bytes()) > limits::MAX_DEPTH {
         return Err(MessageError::TooDeep);
     }
     Ok(match tagged::read(text)? {
@@ -352,10 +352,10 @@ fn check_row(row: &Row) -> Result<(), MessageError> {
 }
 
 /// How deep a JSON text nests. Bodies are read as text, so the parser's own recursion limit does not see into them.
-pub(crate) fn depth(text: &str) -> usize {
+pub(crate) fn depth(text: &[u8]) -> usize {
     let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
-    for byte in text.bytes() {
-        match byte {
+    for byte in text {
+        match *byte {
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
             b'"' => in_string = !in_string,

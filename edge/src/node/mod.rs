@@ -9,6 +9,7 @@ mod session;
 pub mod store;
 
 pub use event::{Asked, Identity, Input, Output, State};
+pub use reconnect::Reconnect;
 pub use session::Session;
 pub use store::{Batch, Change, Outgoing};
 

@@ -6,7 +6,7 @@ use crate::limits;
 
 /// The wait before the next dial.
 #[derive(Debug, Default)]
-pub(super) struct Reconnect {
+pub struct Reconnect {
     failures: u32,
     ask: Option<Ask>,
     /// The next dial is made as somebody else.
@@ -42,7 +42,7 @@ impl Reconnect {
     }
 
     /// The wait from now, with `jitter` from [0, 1); `lasted` is how long the session was up, if it came up at all.
-    pub(super) fn next(&mut self, lasted: Option<Duration>, jitter: f64) -> Duration {
+    pub fn next(&mut self, lasted: Option<Duration>, jitter: f64) -> Duration {
         let (first, last) = limits::RECONNECT;
         if lasted.is_some_and(|lasted| lasted >= limits::SOUND_SESSION) {
             self.failures = 0;

@@ -1,7 +1,7 @@
 //! The envelopes: one JSON text message each, `{"header": {…}, "content": "<base64>"}`.
 //!
 //! Decides what may be read of an agent, before anything is made of it, and what an envelope means in our words. What an
-//! agent may say is decided elsewhere.
+//! agent may say is decided elsewhere. The other direction, with Sedna's own manager, is in [`super::told`].
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The annotation in which Sedna tells what a node needs to reach its data, in clear.
-const CREDENTIAL: &str = "sedna.io/credential";
+pub(super) const CREDENTIAL: &str = "sedna.io/credential";
 
 /// What an envelope is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct Header {
     pub resource_kind: String,
     /// Its name.
     pub resource_name: String,
-    /// `insert` or `delete` towards the agent, `status` from it; empty in the message with which it begins.
+    /// `insert`, `update` or `delete` towards the agent, `status` from it; empty in the message with which it begins.
     pub operation: String,
 }
 
@@ -43,21 +43,23 @@ pub struct Envelope {
     pub content: String,
 }
 
-/// Why a message of an agent is not taken. The connection goes on: the agent would say the same again over the next.
+/// Why a message is not taken. The connection goes on: the other side would say the same again over the next.
 #[derive(Debug, Error)]
 pub enum EnvelopeError {
-    /// Deeper than a message may be.
-    #[error("the message nests deeper than {} levels", limits::MAX_DEPTH)]
-    TooDeep,
+    /// Deeper than a message, or what it carries, may be.
+    #[error("the message nests deeper than {0} levels")]
+    TooDeep(usize),
     /// No envelope.
     #[error("the message is no envelope of Sedna's protocol: {0}")]
     Malformed(#[from] serde_json::Error),
     /// The content is not base64.
     #[error("content is not base64: {0}")]
     NotBase64(#[from] base64::DecodeError),
-    /// The content is not what an agent reports of that kind.
-    #[error("content is no status of a {kind}: {source}")]
+    /// The content is not what is said of that kind.
+    #[error("content is no {what} of a {kind}: {source}")]
     Content {
+        /// What it should be.
+        what: &'static str,
         /// The resource's kind.
         kind: String,
         /// Why.
@@ -66,19 +68,43 @@ pub enum EnvelopeError {
     /// A kind, namespace or name that Kubernetes could not have given.
     #[error("header: {0}")]
     Key(#[from] KeyError),
-    /// More than a report may have.
-    #[error("the status takes {0} bytes, it may take {max}", max = limits::MAX_REPORT)]
-    TooLong(usize),
-    /// Agents report, and that is all.
-    #[error("header.operation is {0:?}: agents report with \"status\"")]
-    Operation(String),
+    /// A kind that no manager of Sedna's has.
+    #[error("header.resourceKind is {0:?}, which is no kind of Sedna's")]
+    Kind(String),
+    /// More than it may have.
+    #[error("the {what} takes {bytes} bytes, it may take {limit}")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How much it has.
+        bytes: usize,
+        /// How much it may have.
+        limit: usize,
+    },
+    /// Agents report, and managers tell.
+    #[error("header.operation is {operation:?}, and may be {right}")]
+    Operation {
+        /// What it is.
+        operation: String,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// The parser's own words would quote a secret.
+    #[error("the annotation {CREDENTIAL} is no JSON of texts")]
+    Credential,
 }
 
 impl EnvelopeError {
+    pub(super) fn operation(operation: &str, right: &'static str) -> Self {
+        let operation = operation.chars().take(limits::QUOTED).collect();
+        Self::Operation { operation, right }
+    }
+
     /// One word, for metrics.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Key(_) => "no_name",
+            Self::Kind(_) => "kind",
             _ => "form",
         }
     }
@@ -124,7 +150,7 @@ impl Envelope {
         Self::about(key, "delete", STANDARD.encode(content.to_string()))
     }
 
-    fn about(key: &ObjectKey, operation: &str, content: String) -> Self {
+    pub(super) fn about(key: &ObjectKey, operation: &str, content: String) -> Self {
         let ObjectKey { kind, namespace, name } = key.clone();
         Self {
             header: Header {
@@ -145,8 +171,8 @@ impl Envelope {
 
     /// Reads a message.
     pub fn decode(text: &str) -> Result<Self, EnvelopeError> {
-        if depth(text) > limits::MAX_DEPTH {
-            return Err(EnvelopeError::TooDeep);
+        if depth(text.as_bytes()) > limits::MAX_DEPTH {
+            return Err(EnvelopeError::TooDeep(limits::MAX_DEPTH));
         }
         // By way of a map: a struct would be read from an array, too.
         let fields: Map<String, Value> = serde_json::from_str(text)?;
@@ -155,36 +181,54 @@ impl Envelope {
 
     /// What an agent means by this; nothing where it only greets.
     pub fn said(&self) -> Result<Option<Said>, EnvelopeError> {
-        let Header {
-            namespace,
-            resource_kind,
-            resource_name,
-            operation,
-        } = &self.header;
-        match operation.as_str() {
+        match self.header.operation.as_str() {
             "" => return Ok(None),
             "status" => {}
-            other => return Err(EnvelopeError::Operation(other.chars().take(limits::QUOTED).collect())),
+            other => return Err(EnvelopeError::operation(other, "\"status\"")),
         }
-        let key = ObjectKey::new(resource_kind.to_ascii_lowercase(), namespace, resource_name);
-        key.check()?;
-        let content = STANDARD.decode(&self.content)?;
-        let wrong = |source| EnvelopeError::Content {
-            kind: key.kind.clone(),
-            source,
-        };
+        let key = self.key()?;
+        let what = "status";
+        // In a report it is deeper by some.
+        let status = self.content(&key, what, limits::MAX_DEPTH / 2)?;
+        let wrong = |source| wrong(what, &key, source);
         let payload = if key.kind == "dataset" {
-            let Samples { number_of_samples } = serde_json::from_slice(&content).map_err(wrong)?;
+            let Samples { number_of_samples } = serde_json::from_value(status).map_err(wrong)?;
             ReportPayload::DatasetSamples {
                 count: number_of_samples,
             }
         } else {
-            let status: Map<String, Value> = serde_json::from_slice(&content).map_err(wrong)?;
-            let status = serde_json::from_value(Value::Object(status)).map_err(wrong)?;
-            worker_message(&key, status)?
+            worker_message(&key, serde_json::from_value(status).map_err(wrong)?)?
         };
         Ok(Some(Said { key, payload }))
     }
+
+    /// The resource that it is about.
+    pub(super) fn key(&self) -> Result<ObjectKey, EnvelopeError> {
+        let Header {
+            namespace,
+            resource_kind,
+            resource_name,
+            operation: _,
+        } = &self.header;
+        let key = ObjectKey::new(resource_kind.to_ascii_lowercase(), namespace, resource_name);
+        key.check()?;
+        Ok(key)
+    }
+
+    /// The content, which is `what` of that resource: a JSON object.
+    pub(super) fn content(&self, key: &ObjectKey, what: &'static str, levels: usize) -> Result<Value, EnvelopeError> {
+        let content = STANDARD.decode(&self.content)?;
+        if depth(&content) > levels {
+            return Err(EnvelopeError::TooDeep(levels));
+        }
+        let fields: Map<String, Value> = serde_json::from_slice(&content).map_err(|source| wrong(what, key, source))?;
+        Ok(Value::Object(fields))
+    }
+}
+
+pub(super) fn wrong(what: &'static str, key: &ObjectKey, source: serde_json::Error) -> EnvelopeError {
+    let kind = key.kind.clone();
+    EnvelopeError::Content { what, kind, source }
 }
 
 /// The status of a Dataset.
@@ -226,12 +270,16 @@ fn worker_message(key: &ObjectKey, reported: Reported) -> Result<ReportPayload, 
     let body = Body::from(&message);
     let bytes = body.json().len();
     if bytes > limits::MAX_REPORT {
-        return Err(EnvelopeError::TooLong(bytes));
+        return Err(EnvelopeError::TooLong {
+            what: "status",
+            bytes,
+            limit: limits::MAX_REPORT,
+        });
     }
     Ok(ReportPayload::of_worker(&key.kind, &message))
 }
 
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(super) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,

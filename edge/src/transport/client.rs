@@ -13,7 +13,7 @@ use tokio_tungstenite::{
     tungstenite::{self, Message, client::IntoClientRequest as _, protocol::WebSocketConfig},
 };
 
-use super::{BUFFER, Event, Frame, Socket, WireMessage};
+use super::{BUFFER, Event, Frame, Socket, WireMessage, socket};
 use crate::{
     limits,
     message::{Downstream, Upstream},
@@ -73,10 +73,12 @@ pub enum DialError {
         source: io::Error,
     },
     /// A connection, but no session over it.
-    #[error("{host} answers, but not as a manager that speaks {protocol}: {source}", protocol = limits::SUBPROTOCOL)]
+    #[error("{host} answers, but not as a manager that speaks {protocol}: {source}")]
     Upgrade {
         /// [`Dialer::host`].
         host: String,
+        /// What it was to speak.
+        protocol: &'static str,
         /// Why.
         source: Box<tungstenite::Error>,
     },
@@ -93,38 +95,63 @@ pub type NodeSocket<Io> = Socket<WebSocketStream<Io>, Message, Downstream, Upstr
 
 /// Connects to the manager.
 pub async fn connect<D: Dialer>(dialer: &D) -> Result<NodeSocket<D::Io>, DialError> {
-    let host = || dialer.host().to_owned();
-    let upgrade = |source| DialError::Upgrade {
-        host: host(),
-        source: Box::new(source),
+    let protocol = HeaderValue::from_static(limits::SUBPROTOCOL);
+    // The library refuses a server that does not take up the subprotocol.
+    let upgrade = Upgrade {
+        protocol: limits::SUBPROTOCOL,
+        header: (SEC_WEBSOCKET_PROTOCOL.as_str(), protocol),
+        longest: limits::MAX_DOWNSTREAM,
     };
-    let connecting = async {
-        let mut request = format!("ws://{}/", dialer.host())
-            .into_client_request()
-            .map_err(upgrade)?;
-        let protocol = HeaderValue::from_static(limits::SUBPROTOCOL);
-        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
-        let io = dialer
-            .dial()
-            .await
-            .map_err(|source| DialError::Connect { host: host(), source })?;
-        // The library refuses a server that does not take up the subprotocol.
-        let (wire, _) = client_async_with_config(request, io, Some(config()))
-            .await
-            .map_err(upgrade)?;
-        Ok(Socket::new(wire))
-    };
-    tokio::time::timeout(limits::HANDSHAKE, connecting)
-        .await
-        .unwrap_or_else(|_| Err(DialError::Timeout { host: host() }))
+    upgrade.connect(dialer).await.map(Socket::new)
 }
 
-fn config() -> WebSocketConfig {
-    WebSocketConfig::default()
-        .read_buffer_size(BUFFER)
-        .write_buffer_size(BUFFER)
-        .max_message_size(Some(limits::MAX_DOWNSTREAM))
-        .max_frame_size(Some(limits::MAX_DOWNSTREAM))
+/// What differs between the protocols before the first message.
+pub(crate) struct Upgrade {
+    /// What it is called.
+    pub(crate) protocol: &'static str,
+    /// What the request has beside what every upgrade has.
+    pub(crate) header: (&'static str, HeaderValue),
+    /// Bytes of a message that may come.
+    pub(crate) longest: usize,
+}
+
+impl Upgrade {
+    /// Connects to the manager.
+    pub(crate) async fn connect<D: Dialer>(self, dialer: &D) -> Result<WebSocketStream<D::Io>, DialError> {
+        let Self {
+            protocol,
+            header: (name, value),
+            longest,
+        } = self;
+        let host = || dialer.host().to_owned();
+        let upgrade = |source| DialError::Upgrade {
+            host: host(),
+            protocol,
+            source: Box::new(source),
+        };
+        let connecting = async {
+            let mut request = format!("ws://{}/", dialer.host())
+                .into_client_request()
+                .map_err(upgrade)?;
+            request.headers_mut().insert(name, value);
+            let io = dialer
+                .dial()
+                .await
+                .map_err(|source| DialError::Connect { host: host(), source })?;
+            let config = WebSocketConfig::default()
+                .read_buffer_size(BUFFER)
+                .write_buffer_size(BUFFER)
+                .max_message_size(Some(longest))
+                .max_frame_size(Some(longest));
+            let (wire, _) = client_async_with_config(request, io, Some(config))
+                .await
+                .map_err(upgrade)?;
+            Ok(wire)
+        };
+        tokio::time::timeout(limits::HANDSHAKE, connecting)
+            .await
+            .unwrap_or_else(|_| Err(DialError::Timeout { host: host() }))
+    }
 }
 
 impl WireMessage for Message {
@@ -132,8 +159,8 @@ impl WireMessage for Message {
         Self::Text(text.into())
     }
 
-    fn ping() -> Self {
-        Self::Ping(Vec::new().into())
+    fn ping(mark: Option<u64>) -> Self {
+        Self::Ping(socket::payload(mark).into())
     }
 
     fn read<F: Frame>(&self) -> Option<Event<F>> {
@@ -141,7 +168,8 @@ impl WireMessage for Message {
             Self::Text(text) => Some(Event::Frame(F::decode(text))),
             // Not text, so not a frame: read as one, it is malformed.
             Self::Binary(_) => Some(Event::Frame(F::decode(""))),
-            Self::Ping(_) | Self::Pong(_) | Self::Frame(_) => Some(Event::Heard),
+            Self::Ping(_) | Self::Frame(_) => Some(Event::Heard),
+            Self::Pong(payload) => Some(Event::Pong(socket::mark(payload))),
             Self::Close(_) => None,
         }
     }

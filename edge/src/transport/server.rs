@@ -28,7 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{BUFFER, Event, Frame, Socket, WireMessage, doors::Place};
+use super::{BUFFER, Event, Frame, Socket, WireMessage, doors::Place, socket};
 use crate::{
     cloud::Peer,
     limits,
@@ -178,8 +178,8 @@ impl WireMessage for Message {
         Self::Text(text.into())
     }
 
-    fn ping() -> Self {
-        Self::Ping(Vec::new().into())
+    fn ping(mark: Option<u64>) -> Self {
+        Self::Ping(socket::payload(mark).into())
     }
 
     fn read<F: Frame>(&self) -> Option<Event<F>> {
@@ -188,7 +188,7 @@ impl WireMessage for Message {
             // Not text, so not a frame: read as one, it is malformed.
             Self::Binary(_) => Some(Event::Frame(F::decode(""))),
             Self::Ping(_) => Some(Event::Heard),
-            Self::Pong(_) => Some(Event::Pong),
+            Self::Pong(payload) => Some(Event::Pong(socket::mark(payload))),
             Self::Close(_) => None,
         }
     }

@@ -52,8 +52,8 @@ impl Frame for Upstream {
 pub trait WireMessage: Sized {
     /// A text message.
     fn text(text: String) -> Self;
-    /// A ping.
-    fn ping() -> Self;
+    /// A ping, with the mark that its pong brings back.
+    fn ping(mark: Option<u64>) -> Self;
     /// What this message is to a session; none for what ends the connection.
     fn read<F: Frame>(&self) -> Option<Event<F>>;
 }
@@ -90,8 +90,18 @@ pub enum Event<F> {
     Frame(Result<Received<F>, MessageError>),
     /// A ping; or a pong, where nobody asks for how long it took.
     Heard,
-    /// A pong.
-    Pong,
+    /// A pong, with the mark of the ping that it answers.
+    Pong(Option<u64>),
+}
+
+/// What a ping with this mark carries.
+pub(super) fn payload(mark: Option<u64>) -> Vec<u8> {
+    mark.map_or_else(Vec::new, |mark| mark.to_be_bytes().to_vec())
+}
+
+/// The mark of the ping that a pong with this payload answers.
+pub(super) fn mark(payload: &[u8]) -> Option<u64> {
+    payload.try_into().ok().map(u64::from_be_bytes)
 }
 
 /// How a connection ended.
@@ -118,7 +128,7 @@ pub struct Socket<W, M, In, Out> {
 
 enum Outgoing<Out> {
     Frame(Out),
-    Ping,
+    Ping(Option<u64>),
 }
 
 impl<W, M, E, In, Out> Socket<W, M, In, Out>
@@ -166,7 +176,12 @@ where
 
     /// Queues a ping.
     pub fn ping(&mut self) {
-        self.queue.push_back(Outgoing::Ping);
+        self.queue.push_back(Outgoing::Ping(None));
+    }
+
+    /// Queues a ping that is known again by its pong: whoever answers it has read all that was sent before.
+    pub fn ping_marked(&mut self, mark: u64) {
+        self.queue.push_back(Outgoing::Ping(Some(mark)));
     }
 
     /// Writes what is queued and reads what comes, until something has come. May be dropped and called again.
@@ -209,7 +224,7 @@ where
             ready!(Pin::new(&mut self.wire).poll_ready(context)).map_err(|error| error.to_string())?;
             let Some(outgoing) = self.queue.pop_front() else { break };
             let message = match outgoing {
-                Outgoing::Ping => M::ping(),
+                Outgoing::Ping(mark) => M::ping(mark),
                 Outgoing::Frame(frame) => M::text(frame.encode().map_err(|error| error.to_string())?),
             };
             Pin::new(&mut self.wire)

@@ -67,7 +67,7 @@ async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<H
     let first = async {
         loop {
             match socket.next().await {
-                Ok(Event::Heard | Event::Pong) => {}
+                Ok(Event::Heard | Event::Pong(_)) => {}
                 Ok(Event::Frame(frame)) => return Ok(frame),
                 Err(ended) => return Err(ended),
             }
@@ -218,7 +218,7 @@ impl Connection {
                 event = socket.next() => match event {
                     Ok(Event::Frame(frame)) => Input::Frame(frame),
                     Ok(Event::Heard) => Input::Heard,
-                    Ok(Event::Pong) => Input::Pong,
+                    Ok(Event::Pong(_)) => Input::Pong,
                     Err(ended) => {
                         self.hub.shared.counters.ended.count("disconnected");
                         tracing::info!(node = %self.node, %ended, "a node has disconnected");

@@ -19,6 +19,7 @@ use skerry_edge::{
     limits,
     object::is_dns_name,
     sedna::{
+        NODE_NAME,
         envelope::EnvelopeError,
         gateway::{self, AGENT, Agents, Ear},
         pipe::{PipeDialer, pipes},
@@ -32,9 +33,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Hub, nodelay};
-
-/// By this header, and by nothing else, Sedna's local controller says which node it is on.
-const NODE_NAME: &str = "Node-Name";
 
 /// Agents at once. Each may have us keep a quarter of a MiB without having proven anything.
 const AGENTS: usize = 512;

@@ -235,7 +235,7 @@ impl Shared {
                 event = socket.next() => match event {
                     Ok(Event::Frame(frame)) => Input::Frame(frame),
                     Ok(Event::Heard) => Input::Heard,
-                    Ok(Event::Pong) => Input::Pong,
+                    Ok(Event::Pong(_)) => Input::Pong,
                     Err(_) => return,
                 },
                 _ = changed.changed() => Input::Wake,

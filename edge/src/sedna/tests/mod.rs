@@ -1,5 +1,7 @@
 //! The words of the old protocol, and what an agent is told.
 
+mod told;
+
 use axum::serve::Listener as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
