@@ -27,6 +27,14 @@ pub struct Args {
     #[arg(long, env = "GM_ADDRESS", value_name = "ADDRESS")]
     pub gm_address: Option<String>,
 
+    /// What the global manager speaks: skerry, or sedna where it is still Sedna's own [default: skerry]
+    #[arg(long, env = "MANAGER_PROTOCOL", value_name = "PROTOCOL")]
+    pub manager_protocol: Option<String>,
+
+    /// Says once more that it may be Sedna's protocol: it proves nothing, and everybody on the way can read and change it
+    #[arg(long, env = "MANAGER_PLAINTEXT", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub manager_plaintext: Option<String>,
+
     /// A file with the join token, for a node that has not joined yet; may go once it has
     #[arg(long, env = "JOIN_TOKEN_FILE", value_name = "FILE")]
     pub join_token_file: Option<String>,
@@ -75,8 +83,8 @@ pub enum LogFormat {
 pub struct Config {
     /// The global manager's `host:port`.
     pub gm_address: String,
-    /// How the node proves who it is; nothing where the link is plain.
-    pub identity: Option<identity::Settings>,
+    /// What the global manager speaks.
+    pub protocol: Protocol,
     /// The node's name.
     pub node_name: String,
     /// Where workers are served. Port 0 takes any free one.
@@ -85,6 +93,18 @@ pub struct Config {
     pub workers_from: Vec<Network>,
     /// Where the host's root is: every path of the host is looked up under it.
     pub rootfs: PathBuf,
+}
+
+/// What the global manager speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Our own protocol.
+    Skerry {
+        /// How the node proves who it is; nothing where the link is plain.
+        identity: Option<identity::Settings>,
+    },
+    /// Sedna's, which is plain and proves nothing.
+    Sedna,
 }
 
 /// A setting that is missing or wrong.
@@ -99,6 +119,24 @@ pub enum ConfigError {
          mutual TLS"
     )]
     Manager(String),
+    /// Not a protocol.
+    #[error("MANAGER_PROTOCOL (--manager-protocol) is {0:?}: it has to be skerry or sedna")]
+    Protocol(String),
+    /// Neither yes nor no.
+    #[error("MANAGER_PLAINTEXT (--manager-plaintext) is {0:?}: it has to be true or false")]
+    NoBool(String),
+    /// Has to be said twice.
+    #[error(
+        "MANAGER_PROTOCOL (--manager-protocol) is sedna, which hides nothing and proves nothing: say MANAGER_PLAINTEXT=true \
+         (--manager-plaintext), too, if the network to the manager is trusted as a whole"
+    )]
+    Plaintext,
+    /// Sedna's manager has no TLS.
+    #[error(
+        "MANAGER_PROTOCOL (--manager-protocol) is sedna, and GM_ADDRESS (--gm-address) begins with wss://: Sedna's manager has \
+         no TLS, its address is host:port"
+    )]
+    SednaTls,
     /// A plain link proves nothing.
     #[error(
         "JOIN_TOKEN_FILE (--join-token-file) is set, and GM_ADDRESS is {0:?}: a node joins over wss://host:port alone"
@@ -148,6 +186,8 @@ impl Args {
     fn resolve_on(self, hostname: Option<String>) -> Result<Config, ConfigError> {
         let Self {
             gm_address,
+            manager_protocol,
+            manager_plaintext,
             join_token_file,
             identity_dir,
             node_name,
@@ -164,9 +204,19 @@ impl Args {
             return Err(ConfigError::PlainToken(gm_address));
         }
         let folder = given(identity_dir).map_or_else(|| rootfs.join(identity::PATH), PathBuf::from);
+        let plaintext = yes(given(manager_plaintext))?;
+        let protocol = match given(manager_protocol).as_deref() {
+            None | Some("skerry") => Protocol::Skerry {
+                identity: tls.then_some(identity::Settings { folder, token_file }),
+            },
+            Some("sedna") if tls => return Err(ConfigError::SednaTls),
+            Some("sedna") if !plaintext => return Err(ConfigError::Plaintext),
+            Some("sedna") => Protocol::Sedna,
+            Some(other) => return Err(ConfigError::Protocol(other.to_owned())),
+        };
         Ok(Config {
             gm_address,
-            identity: tls.then_some(identity::Settings { folder, token_file }),
+            protocol,
             node_name: node(given(node_name), given(hostname))?,
             bind: SocketAddr::new(address(given(bind_address))?, port(given(bind_port))?),
             workers_from: networks(given(workers_from).as_deref())?,
@@ -180,6 +230,10 @@ fn given(value: Option<String>) -> Option<String> {
     value
         .map(|value| value.trim().to_owned())
         .filter(|value| !value.is_empty())
+}
+
+fn yes(value: Option<String>) -> Result<bool, ConfigError> {
+    value.map_or(Ok(false), |value| value.parse().map_err(|_| ConfigError::NoBool(value)))
 }
 
 /// Whether the manager is reached over TLS, and its `host:port`.

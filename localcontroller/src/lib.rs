@@ -9,6 +9,7 @@
 //! | [`store`] | keeps objects, credentials, the outbox, in one SQLite file |
 //! | [`identity`] | proves to the manager which node this is |
 //! | [`link`] | brings the store to what the manager declares, and the outbox to the manager |
+//! | [`sedna`] | does the same with Sedna's own manager |
 //! | [`worker_api`] | serves workers over HTTP, as Sedna does |
 //! | [`state`] | brings about what the objects say |
 //! | [`dataset`] | counts the samples of Datasets |
@@ -22,10 +23,11 @@ pub mod logging;
 pub mod metrics;
 mod own_store;
 mod run;
+pub mod sedna;
 pub mod state;
 pub mod store;
 pub mod worker_api;
 
-pub use config::{Args, Config, ConfigError, LogFormat};
+pub use config::{Args, Config, ConfigError, LogFormat, Protocol};
 pub use own_store::own_store;
 pub use run::run;

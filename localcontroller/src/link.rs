@@ -44,7 +44,7 @@ pub async fn run(
 }
 
 /// Says when the link comes up and why it goes down.
-async fn log(signals: Signals, metrics: Arc<Metrics>) {
+pub(crate) async fn log(signals: Signals, metrics: Arc<Metrics>) {
     let mut state = signals.state.subscribe();
     let mut said = None;
     while state.changed().await.is_ok() {

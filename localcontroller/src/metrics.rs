@@ -26,6 +26,8 @@ pub struct Metrics {
     pub sessions: Counter,
     /// Changes that came over the link and are stored.
     pub changes_stored: Counter,
+    /// Messages of Sedna's own manager that were not taken, by why.
+    pub messages_refused: Family<Outcome, Counter>,
     /// Whether a session is up.
     pub link_live: Gauge,
     /// Objects and credentials that the store holds.
@@ -62,6 +64,7 @@ impl Default for Metrics {
             datasets_counted: Counter::default(),
             sessions: Counter::default(),
             changes_stored: Counter::default(),
+            messages_refused: Family::default(),
             link_live: Gauge::default(),
             items: Gauge::default(),
             outbox_reports: Gauge::default(),
@@ -84,6 +87,7 @@ impl Metrics {
             datasets_counted,
             sessions,
             changes_stored,
+            messages_refused,
             link_live,
             items,
             outbox_reports,
@@ -116,6 +120,11 @@ impl Metrics {
             "changes_stored",
             "Changes that the manager sent",
             changes_stored.clone(),
+        );
+        registry.register(
+            "messages_refused",
+            "Messages of Sedna's own manager that were not taken",
+            messages_refused.clone(),
         );
         registry.register(
             "link_live",

@@ -12,11 +12,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Config,
+    config::{Config, Protocol},
     dataset::{Datasets, Timing},
     identity::Identity,
     link,
     metrics::Metrics,
+    sedna,
     state::Effects,
     store::{self, OutboxLimits, Store, StoreError},
     worker_api::{self, Api, Origin, Port},
@@ -35,11 +36,7 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// A rustls provider has to be installed before.
 pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let identity = config.identity.clone();
-    let identity = identity.map(|settings| Identity::open(&config.node_name, &config.gm_address, settings));
-    let identity = identity
-        .transpose()
-        .context("the manager cannot know who this node is")?;
+    let speaks = Speaks::open(&config).context("the manager cannot know who this node is")?;
     let path = config.rootfs.join(store::PATH);
     let store = Store::open(&path, OutboxLimits::default())
         .await
@@ -52,7 +49,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
         store = %path.display(), version = env!("CARGO_PKG_VERSION"), "the local controller runs"
     );
 
-    let ended = run_parts(config, identity, &store, listener, shutdown).await;
+    let ended = run_parts(config, speaks, &store, listener, shutdown).await;
     store.close().await;
     tracing::info!("the local controller has ended");
     ended
@@ -60,14 +57,14 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
 
 async fn run_parts(
     config: Config,
-    identity: Option<Identity>,
+    speaks: Speaks,
     store: &Store,
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let Config {
         gm_address,
-        identity: _,
+        protocol: _,
         node_name,
         bind: _,
         workers_from,
@@ -86,7 +83,7 @@ async fn run_parts(
         metrics: metrics.clone(),
         signals: signals.clone(),
     };
-    let mut link = tokio::spawn(link.run(identity));
+    let mut link = tokio::spawn(link.run(speaks));
     let datasets = Datasets::new(store.clone(), rootfs, Timing::default(), metrics.clone());
     let effects = tokio::spawn(Effects::new(store.clone(), datasets).run());
     let stop_api = CancellationToken::new();
@@ -118,7 +115,33 @@ async fn run_parts(
     ended
 }
 
-/// What the link needs, of either kind.
+/// How the manager is spoken with.
+enum Speaks {
+    /// In our own protocol, over plain TCP.
+    Plain,
+    /// In our own protocol, over mutual TLS.
+    Tls(Box<Identity>),
+    /// As Sedna's local controller does.
+    Sedna,
+}
+
+impl Speaks {
+    fn open(config: &Config) -> anyhow::Result<Self> {
+        Ok(match config.protocol.clone() {
+            Protocol::Skerry { identity: None } => Self::Plain,
+            Protocol::Skerry {
+                identity: Some(settings),
+            } => Self::Tls(Box::new(Identity::open(
+                &config.node_name,
+                &config.gm_address,
+                settings,
+            )?)),
+            Protocol::Sedna => Self::Sedna,
+        })
+    }
+}
+
+/// What the link needs, of any kind.
 struct Link {
     node: String,
     manager: String,
@@ -128,7 +151,7 @@ struct Link {
 }
 
 impl Link {
-    async fn run(self, identity: Option<Identity>) -> Result<(), StoreError> {
+    async fn run(self, speaks: Speaks) -> Result<(), StoreError> {
         let Self {
             node,
             manager,
@@ -136,8 +159,10 @@ impl Link {
             metrics,
             signals,
         } = self;
-        let Some(mut identity) = identity else {
-            return link::run(node, TcpDialer::new(manager), store, metrics, signals).await;
+        let mut identity = match speaks {
+            Speaks::Plain => return link::run(node, TcpDialer::new(manager), store, metrics, signals).await,
+            Speaks::Sedna => return sedna::run(node, TcpDialer::new(manager), store, metrics, signals).await,
+            Speaks::Tls(identity) => identity,
         };
         let Some((dialer, told)) = identity.join(&signals).await else {
             return Ok(());

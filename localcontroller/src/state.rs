@@ -85,7 +85,7 @@ impl Effects {
 
 /// Waits before the next try; false where there will be none.
 async fn pause(error: &StoreError) -> bool {
-    if matches!(error, StoreError::Closed | StoreError::Damaged(_)) {
+    if error.is_final() {
         return false;
     }
     tracing::error!(%error, "what this node should do cannot be read");

@@ -14,7 +14,7 @@ fn what_sedna_sets_is_enough() {
         args().resolve_on(None),
         Ok(Config {
             gm_address: "gm.sedna:9000".to_owned(),
-            identity: None,
+            protocol: Protocol::Skerry { identity: None },
             node_name: "edge-1".to_owned(),
             bind: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9100),
             workers_from: Vec::new(),
@@ -85,16 +85,46 @@ fn a_node_proves_who_it_is_over_tls_alone() {
             join_token_file: token.map(str::to_owned),
             ..args()
         };
-        args.resolve_on(None).map(|config| config.identity)
+        args.resolve_on(None).map(|config| config.protocol)
     };
     let settings = identity::Settings {
         folder: PathBuf::from("/rootfs/var/lib/skerry/identity"),
         token_file: Some(PathBuf::from("/token")),
     };
-    assert_eq!(with("wss://gm:9443", Some("/token")), Ok(Some(settings)));
-    assert_eq!(with("gm:9000", None), Ok(None));
+    let over = |identity| Ok(Protocol::Skerry { identity });
+    assert_eq!(with("wss://gm:9443", Some("/token")), over(Some(settings)));
+    assert_eq!(with("gm:9000", None), over(None));
     let error = with("gm:9000", Some("/token")).unwrap_err().to_string();
     assert!(error.contains("JOIN_TOKEN_FILE") && error.contains("wss://"), "{error}");
+}
+
+#[test]
+fn sednas_protocol_is_spoken_in_clear_only_where_that_is_said_twice() {
+    let with = |protocol: &str, plaintext: Option<&str>, address: &str| {
+        let args = Args {
+            gm_address: Some(address.to_owned()),
+            manager_protocol: Some(protocol.to_owned()),
+            manager_plaintext: plaintext.map(str::to_owned),
+            ..args()
+        };
+        args.resolve_on(None).map(|config| config.protocol)
+    };
+    for once in [None, Some(""), Some("false")] {
+        let error = with("sedna", once, "gm.sedna:9000").unwrap_err();
+        assert!(error.to_string().contains("MANAGER_PLAINTEXT=true"), "{error}");
+    }
+    for address in ["gm.sedna:9000", "ws://gm.sedna:9000"] {
+        assert_eq!(with("sedna", Some("true"), address), Ok(Protocol::Sedna));
+    }
+    assert_eq!(with("sedna", Some("true"), "wss://gm:9443"), Err(ConfigError::SednaTls));
+    let ours = Ok(Protocol::Skerry { identity: None });
+    for protocol in ["", "skerry"] {
+        assert_eq!(with(protocol, Some("true"), "gm:9000"), ours, "said without need");
+    }
+    for (protocol, plaintext) in [("Sedna", "true"), ("sedna", "yes")] {
+        let error = with(protocol, Some(plaintext), "gm:9000").unwrap_err();
+        assert!(error.to_string().contains("it has to be"), "{error}");
+    }
 }
 
 #[test]

@@ -76,6 +76,11 @@ impl StoreError {
         Self::Encode(Arc::new(error))
     }
 
+    /// Whether all that is asked later fails, too.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Closed | Self::Damaged(_))
+    }
+
     /// A word for metrics and logs.
     pub fn category(&self) -> &'static str {
         match self {

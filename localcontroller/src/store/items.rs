@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::{CachedStatement, OptionalExtension, Params, params};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use skerry_edge::{
-    Body, ContentHash, Credential, Item, ItemKey, Object, ObjectKey, Position, Row,
-    node::{Batch, Change},
-};
+use skerry_edge::{Body, ContentHash, Credential, Item, ItemKey, Object, ObjectKey, Position, Row, node::Change};
 
 use super::{error::StoreError, outbox, writer::Database};
 
@@ -81,9 +78,10 @@ impl Database {
         Ok(())
     }
 
-    pub(super) fn apply(&mut self, batch: &Batch) -> Result<Applied, StoreError> {
+    /// Makes these changes, which lead to this position; to none where they are counted by nobody.
+    pub(super) fn apply(&mut self, changes: &[Change], position: Option<&Position>) -> Result<Applied, StoreError> {
         let mut applied = Applied::default();
-        for change in &batch.changes {
+        for change in changes {
             let key = change.key();
             match change {
                 Change::Put(object) => {
@@ -98,11 +96,15 @@ impl Database {
             }
             applied.touched.insert(key.object);
         }
-        let position = serde_json::to_string(&batch.position).map_err(StoreError::encode)?;
-        self.execute(
-            "INSERT INTO position VALUES (1, ?1) ON CONFLICT DO UPDATE SET body = excluded.body",
-            [position],
-        )?;
+        if let Some(position) = position {
+            let position = serde_json::to_string(position).map_err(StoreError::encode)?;
+            self.execute(
+                "INSERT INTO position VALUES (1, ?1) ON CONFLICT DO UPDATE SET body = excluded.body",
+                [position],
+            )?;
+        } else {
+            self.execute("DELETE FROM position", [])?;
+        }
         applied.holds = self.state.holds;
         Ok(applied)
     }

@@ -26,10 +26,11 @@ pub use changes::Changes;
 pub use datasets::Finding;
 pub use error::StoreError;
 pub use items::Admission;
+use outbox::Homes;
 pub use outbox::{NewReport, OutboxLimits, Totals};
 use skerry_edge::{
     Credential, Object, ObjectKey, Position, Row,
-    node::{Batch, Outgoing},
+    node::{Batch, Change, Outgoing},
 };
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use writer::{Closure, Database, Message, State, Writer};
@@ -115,7 +116,19 @@ impl Store {
 
     /// Stores a batch and its position, all or nothing; how many items there are now.
     pub async fn apply(&self, batch: Batch) -> Result<u64, StoreError> {
-        let applied = self.call(move |database| database.apply(&batch)).await?;
+        let Batch { changes, position } = batch;
+        self.change(changes, Some(position)).await
+    }
+
+    /// Stores changes of a manager that counts none, all or nothing; how many items there are now. There is no position then:
+    /// a manager that counts them finds out what differs from the beginning.
+    pub async fn apply_uncounted(&self, changes: Vec<Change>) -> Result<u64, StoreError> {
+        self.change(changes, None).await
+    }
+
+    async fn change(&self, changes: Vec<Change>, position: Option<Position>) -> Result<u64, StoreError> {
+        let apply = move |database: &mut Database| database.apply(&changes, position.as_ref());
+        let applied = self.call(apply).await?;
         if applied.freed {
             self.outbox_grew.notify_one();
         }
@@ -123,7 +136,7 @@ impl Store {
         Ok(applied.holds)
     }
 
-    /// Where the items stand; none before the first batch.
+    /// Where the items stand; none before the first batch, or after changes that nobody counts.
     pub async fn position(&self) -> Result<Option<Position>, StoreError> {
         self.call(|database| database.position()).await
     }
@@ -170,9 +183,17 @@ impl Store {
         Ok(())
     }
 
-    /// At most `limit` of what the outbox holds after this number, in order.
+    /// At most `limit` of what the outbox holds after this number, in order: what can be sent to a manager that wants to know
+    /// of which resource it is.
     pub async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
-        self.call(move |database| outbox::fetch(database, after, limit)).await
+        self.call(move |database| outbox::fetch(database, after, limit, Homes::Only))
+            .await
+    }
+
+    /// As [`Store::fetch`], with what waits for its object, too: its uid is empty.
+    pub async fn fetch_homeless_too(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
+        self.call(move |database| outbox::fetch(database, after, limit, Homes::OrNone))
+            .await
     }
 
     /// Removes from the outbox what the manager has answered. When this returns it is gone for whoever asks from here on;
@@ -208,6 +229,13 @@ impl Store {
     pub(crate) async fn fill_disk(&self) {
         let fill = |database: &mut Database| database.first("PRAGMA max_page_count = 1", [], |_| Ok(()));
         assert!(self.call(fill).await.is_ok());
+    }
+
+    /// Leaves it room again.
+    #[cfg(test)]
+    pub(crate) async fn empty_disk(&self) {
+        let empty = |database: &mut Database| database.first("PRAGMA max_page_count = 1000000", [], |_| Ok(()));
+        assert!(self.call(empty).await.is_ok());
     }
 
     /// Lets nothing be removed from the outbox, as a full disk does, or lets it again.

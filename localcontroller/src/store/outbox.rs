@@ -275,13 +275,27 @@ fn worker_of(payload: &str) -> Result<Option<String>, StoreError> {
     Ok(named.map(|Named { name }| name))
 }
 
+/// Which reports are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Homes {
+    /// Those on objects that the node holds, or held when they were made.
+    Only,
+    /// All.
+    OrNone,
+}
+
 /// What is to be sent after this number, in order.
-pub(super) fn fetch(database: &mut Database, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
+pub(super) fn fetch(
+    database: &mut Database,
+    after: u64,
+    limit: usize,
+    homes: Homes,
+) -> Result<Vec<Outgoing>, StoreError> {
     type Read = (u64, u8, ObjectKey, Option<String>, String, String);
     let rows: Vec<Read> = database.all(
         "SELECT seq, class, kind, namespace, name, uid, observed_at, payload FROM outbox
-         WHERE seq > ?1 AND (uid IS NOT NULL OR class = ?2) ORDER BY seq LIMIT ?3",
-        params![after, Class::Gap as u8, limit],
+         WHERE seq > ?1 AND (uid IS NOT NULL OR class = ?2 OR ?4) ORDER BY seq LIMIT ?3",
+        params![after, Class::Gap as u8, limit, homes == Homes::OrNone],
         |row| {
             let key = ObjectKey::new(
                 row.get::<_, String>(2)?,

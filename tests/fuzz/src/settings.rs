@@ -3,7 +3,7 @@
 use std::fs;
 
 use skerry_globalmanager::config::{Config, Flags};
-use skerry_localcontroller::Args;
+use skerry_localcontroller::{Args, Protocol};
 use tempfile::TempDir;
 
 use crate::Came;
@@ -39,6 +39,8 @@ pub(crate) fn node(data: &[u8]) -> Came {
     for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
         let field = match name {
             "GM_ADDRESS" => &mut args.gm_address,
+            "MANAGER_PROTOCOL" => &mut args.manager_protocol,
+            "MANAGER_PLAINTEXT" => &mut args.manager_plaintext,
             "JOIN_TOKEN_FILE" => &mut args.join_token_file,
             "IDENTITY_DIR" => &mut args.identity_dir,
             "NODENAME" if !value.trim().is_empty() => &mut args.node_name,
@@ -54,11 +56,11 @@ pub(crate) fn node(data: &[u8]) -> Came {
         Ok(config) => {
             assert!(config.rootfs.is_absolute(), "{}", config.rootfs.display());
             assert!(config.gm_address.contains(':'), "{:?}", config.gm_address);
-            Came::taken(format!(
-                "{} {}",
-                config.identity.is_some(),
-                !config.workers_from.is_empty()
-            ))
+            let speaks = match config.protocol {
+                Protocol::Skerry { identity } => format!("skerry {}", identity.is_some()),
+                Protocol::Sedna => "sedna".to_owned(),
+            };
+            Came::taken(format!("{speaks} {}", !config.workers_from.is_empty()))
         }
         Err(error) => {
             let sentence = error.to_string();
