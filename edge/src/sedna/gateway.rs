@@ -130,6 +130,8 @@ struct Told {
     entry: Arc<Entry>,
     turn: u64,
     orders: mpsc::Sender<Order>,
+    /// Notified when there is something to report.
+    outbox: Arc<Notify>,
 }
 
 impl Told {
@@ -148,6 +150,8 @@ impl Store for Told {
 
     async fn store(&self, batch: Batch) -> Result<u64, Gone> {
         let (told, holds) = self.agent(|agent| (agent.apply(Timestamp::now(), batch), agent.holds()))?;
+        // What was said of these before they were told.
+        self.outbox.notify_one();
         let (written, wait) = oneshot::channel();
         self.orders
             .send((told, written))
@@ -190,6 +194,7 @@ pub async fn serve(wire: WebSocket, node: String, agents: Agents, dialer: PipeDi
         entry: entry.clone(),
         turn,
         orders,
+        outbox: signals.outbox.clone(),
     };
     let session = Session::new(identity, None, holds);
     let linked = link::run(

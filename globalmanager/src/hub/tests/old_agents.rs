@@ -246,6 +246,23 @@ async fn what_it_reports_is_in_the_status_at_the_pace_of_all_reports() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_it_says_before_it_is_told_is_taken_once_it_is() {
+    let (cluster, dialer) = world(OldAgents::default()).await;
+    let mut lc = SednaLc::connect(&dialer).await;
+    // As one does that has something left of before, with a manager that has not listed everything yet.
+    lc.report("dataset", "late", &json!({"numberOfSamples": 9})).await;
+    lc.settle().await;
+    let late = object(
+        "Dataset",
+        "late",
+        &json!({"url": "/l.txt", "format": "txt", "nodeName": NODE}),
+    );
+    cluster.create(&late).await;
+    lc.settle().await;
+    assert_eq!(cluster.status(&late).await["numberOfSamples"], 9);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_it_may_not_say_is_counted_and_its_connection_goes_on() {
     let (cluster, dialer) = world(OldAgents::default()).await;
     let mut other = object(
