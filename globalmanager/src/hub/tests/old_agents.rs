@@ -35,6 +35,8 @@ struct SednaLc {
     held: Held,
     /// Operations and what they were about, over this connection.
     told: Vec<(String, String)>,
+    /// What each message carried, as text.
+    contents: Vec<String>,
     last: Option<Instant>,
 }
 
@@ -54,6 +56,7 @@ impl SednaLc {
             wire,
             held,
             told: Vec::new(),
+            contents: Vec::new(),
             last: None,
         })
     }
@@ -71,6 +74,7 @@ impl SednaLc {
         let header: BTreeMap<String, String> = serde_json::from_value(message["header"].clone()).unwrap();
         let content = STANDARD.decode(message["content"].as_str().unwrap()).unwrap();
         let object: Value = serde_json::from_slice(&content).unwrap();
+        self.contents.push(object.to_string());
         let [kind, namespace, name] = ["resourceKind", "namespace", "resourceName"].map(|field| &header[field]);
         assert_eq!(
             [&object["metadata"]["namespace"], &object["metadata"]["name"]],
@@ -361,14 +365,19 @@ async fn credentials_are_sent_in_clear_only_where_that_is_said() {
         cluster.edit(&dataset(), &edit).await;
         settle().await;
         let mut lc = SednaLc::connect(&dialer).await;
-        lc.until("all is there", |lc| {
-            let dataset = lc.held.get(DATASET);
-            dataset.is_some_and(|dataset| !credentials || dataset["metadata"].get("annotations").is_some())
-        })
-        .await;
+        // Whatever follows of what there is, and of an edit, is told by then.
+        lc.settle().await;
+        cluster.edit(&dataset(), &json!({"spec": {"format": "csv"}})).await;
+        lc.settle().await;
         let annotation = &lc.held[DATASET]["metadata"]["annotations"]["sedna.io/credential"];
         let expected = json!({"s3-endpoint": "s3.local", "ACCESS_KEY_ID": "id", "SECRET_ACCESS_KEY": "key"});
         let sent: Option<Value> = annotation.as_str().map(|fields| serde_json::from_str(fields).unwrap());
         assert_eq!(sent, credentials.then_some(expected));
+        let telling = lc
+            .contents
+            .iter()
+            .filter(|content| content.contains("SECRET_ACCESS_KEY"));
+        assert_eq!(telling.count() > 0, credentials, "{:?}", lc.contents);
+        assert!(lc.told.len() > 3 && lc.contents.len() == lc.told.len());
     }
 }
