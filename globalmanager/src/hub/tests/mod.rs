@@ -6,3 +6,4 @@ mod network;
 mod node;
 mod old_agents;
 mod steps;
+mod taking;
