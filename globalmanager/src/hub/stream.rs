@@ -139,6 +139,8 @@ impl Stream {
             let allowed = BATCH >> self.halved.min(BATCH.ilog2());
             // At least one halving below what there was.
             self.halved += 1 + allowed.div_ceil(together).ilog2();
+            // Those of an earlier start come again from the present one, and are there already where it has come so far.
+            again.retain(|reported| self.boots.get(&reported.node) == Some(&reported.boot));
             again.append(&mut self.waiting);
             self.waiting = again;
         }

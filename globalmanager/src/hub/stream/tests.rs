@@ -180,6 +180,7 @@ fn an_answer_too_few_is_no_answer() {
 /// what came after it and is not in flight.
 #[derive(Default)]
 struct Node {
+    boot: u64,
     outbox: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
     retry: Option<(Duration, u64)>,
@@ -204,6 +205,11 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     ]
 }
 
+/// Which node starts again meanwhile, if any.
+fn restarts() -> impl Strategy<Value = &'static str> {
+    prop_oneof![6 => Just(""), 1 => Just("a"), 1 => Just("b")]
+}
+
 /// What a simulation keeps.
 #[derive(Default)]
 struct World {
@@ -219,6 +225,10 @@ impl World {
         for (reported, verdict) in told {
             let node = self.nodes.get_mut(&*reported.node).unwrap();
             let seq = reported.report.seq;
+            if reported.boot != node.boot.to_string() {
+                // Nobody is there any more who has asked.
+                continue;
+            }
             assert!(node.in_flight.remove(&seq), "answered once: {reported:?}");
             match verdict {
                 Verdict::Done(_) => {
@@ -234,6 +244,16 @@ impl World {
         }
     }
 
+    /// A node starts again: all that its outbox holds is sent anew.
+    fn restart(&mut self, name: &str) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.boot += 1;
+            node.in_flight.clear();
+            node.retry = None;
+            node.read_to = 0;
+        }
+    }
+
     fn send(&mut self) {
         let mut put_off = Vec::new();
         for (name, node) in &mut self.nodes {
@@ -243,7 +263,7 @@ impl World {
             for seq in node.outbox.range(node.read_to + 1..).copied().collect::<Vec<_>>() {
                 node.read_to = seq;
                 if node.in_flight.insert(seq) {
-                    let reported = reported(name, "", seq);
+                    let reported = reported(name, &node.boot.to_string(), seq);
                     if let Some(retry_after) = self.stream.push(self.now, reported.clone()) {
                         put_off.push((reported, Verdict::Later { retry_after }));
                     }
@@ -257,6 +277,11 @@ impl World {
         if self.batch.is_none()
             && let Next::Batch(batch) = self.stream.next(self.now)
         {
+            let said: BTreeSet<_> = batch
+                .iter()
+                .map(|reported| (&reported.node, reported.report.seq))
+                .collect();
+            assert_eq!(said.len(), batch.len(), "a node has nothing twice in a batch");
             self.batch = Some(batch);
         }
     }
@@ -280,12 +305,12 @@ impl World {
 proptest! {
     #[test]
     fn writes_keep_their_pace_and_every_report_is_answered_once_and_in_order(
-        steps in prop::collection::vec((0..3000_u64, 0..20_u64, 0..20_u64, outcome()), 1..60),
+        steps in prop::collection::vec((0..3000_u64, 0..20_u64, 0..20_u64, outcome(), restarts()), 1..60),
     ) {
         let mut world = World::default();
-        let calm = std::iter::repeat_n((1000, 0, 0, Outcome::Accepted), 60);
+        let calm = std::iter::repeat_n((1000, 0, 0, Outcome::Accepted, ""), 60);
         let mut seq = 0;
-        for (step, a, b, outcome) in steps.into_iter().chain(calm) {
+        for (step, a, b, outcome, restarts) in steps.into_iter().chain(calm) {
             for (name, count) in [("a", a), ("b", b)] {
                 let node = world.nodes.entry(name).or_default();
                 node.outbox.extend(seq + 1..=seq + count);
@@ -294,6 +319,8 @@ proptest! {
             world.send();
             world.take();
             world.now += at(step);
+            world.restart(restarts);
+            world.send();
             world.finish(&outcome);
         }
         for (name, node) in &world.nodes {
@@ -318,4 +345,24 @@ fn a_node_that_starts_again_and_again_has_kept_what_it_said_last_alone() {
     let all = batch(&mut stream, at(0));
     assert_eq!(all.len(), 65);
     assert!(all.iter().all(|report| ["only", "99"].contains(&report.boot.as_str())));
+}
+
+#[test]
+fn what_has_to_go_apart_does_not_come_beside_what_its_node_says_anew() {
+    let mut stream = Stream::default();
+    for node in ["a", "b"] {
+        stream.push(at(0), reported(node, "1", 1));
+    }
+    let first = batch(&mut stream, at(0));
+    stream.push(at(1), reported("a", "2", 1));
+    let answers = all(&first, &Taken::Apart("one of them".to_owned()));
+    assert_eq!(stream.answered(at(1), first, answers), []);
+    let mut left = Vec::new();
+    for number in 1..=2 {
+        let one = batch(&mut stream, at(2_000 * number));
+        left.extend(one.clone());
+        let answers = all(&one, &Taken::Accepted);
+        stream.answered(at(2_000 * number), one, answers);
+    }
+    assert_eq!(left, [reported("b", "1", 1), reported("a", "2", 1)]);
 }
