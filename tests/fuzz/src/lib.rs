@@ -20,6 +20,7 @@ mod link;
 pub mod mutate;
 mod node;
 mod resources;
+mod sedna;
 mod sessions;
 mod settings;
 
@@ -79,6 +80,16 @@ pub const TARGETS: &[Target] = &[
         name: "downstream",
         reads: "the manager's frame, at a node",
         run: link::downstream,
+    },
+    Target {
+        name: "sedna-told",
+        reads: "a message of Sedna's own manager, at a node",
+        run: sedna::told,
+    },
+    Target {
+        name: "sedna-said",
+        reads: "a message of Sedna's own local controller, at the manager",
+        run: sedna::said,
     },
     Target {
         name: "manager-door",
