@@ -144,7 +144,7 @@ async fn it_holds_what_it_is_told() {
             &spec("JointInferenceService", &json!({"edgeWorker": {}})),
         )
         .await;
-    assert_eq!(node.changed().await, [service.clone()]);
+    assert_eq!(node.changed().await, std::slice::from_ref(&service));
     assert_eq!(node.metrics.changes_stored.get(), 3);
     connection.tell("delete", &dataset(), &content).await;
     assert_eq!(node.changed().await, [dataset()]);
