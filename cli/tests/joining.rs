@@ -198,8 +198,14 @@ async fn a_node_joins_stays_is_turned_away_and_joins_again() {
         "{said}"
     );
 
-    world.invite().await;
+    // It waits for the token, takes what workers report meanwhile, and says what it waits for.
     world.start_node();
+    world
+        .until("sentence", || async {
+            world.said("node").contains("skerry nodes join-token edge-1")
+        })
+        .await;
+    world.invite().await;
     world.sessions(1.0).await;
     let first = world.issued().await;
     world.until("renewal", || async { world.issued().await > first }).await;

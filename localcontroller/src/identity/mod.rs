@@ -31,7 +31,7 @@ use skerry_edge::{
 use thiserror::Error;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 
 pub use files::FilesError;
@@ -45,7 +45,7 @@ pub const PATH: &str = "var/lib/skerry/identity";
 /// The longest time between two questions whether the certificate is due.
 const RENEWAL: Duration = Duration::from_secs(6 * 3600);
 
-/// How often it is looked for a new join token while there is no session.
+/// How often it is looked for a new join token while there is no session, or no token yet.
 const TOKEN: Duration = Duration::from_secs(5);
 
 /// Questions over the life of a certificate, at least: of those after it is due, two may fail.
@@ -76,8 +76,13 @@ pub enum IdentityError {
         node: String,
     },
     /// The file cannot be read.
-    #[error("JOIN_TOKEN_FILE (--join-token-file) is {path}, which cannot be read: {source}")]
+    #[error(
+        "JOIN_TOKEN_FILE (--join-token-file) is {path}, which cannot be read: {source}; put there what `skerry nodes join-token \
+         {node}` prints"
+    )]
     TokenFile {
+        /// The node.
+        node: String,
         /// The file.
         path: PathBuf,
         /// Why.
@@ -117,7 +122,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What is there of the identity of `node`; an error where there is neither one nor a token to get one by.
+    /// What is there of the identity of `node`; an error where there is none, nor a file in which to look for a token.
     pub fn open(node: &str, manager: &str, settings: Settings) -> Result<Self, IdentityError> {
         let Settings { folder, token_file } = settings;
         let folder = Folder::open(&folder)?;
@@ -129,17 +134,19 @@ impl Identity {
             token_file,
             joined,
         };
-        match (&identity.joined, identity.new_token()) {
-            (None, Err(error)) => Err(error),
-            (None, Ok(None)) => Err(IdentityError::NoToken { node: node.to_owned() }),
-            (Some(joined), Ok(None) | Err(_)) => match joined.certificate()?.node {
-                joined if joined != node => Err(IdentityError::Renamed {
-                    node: node.to_owned(),
-                    joined,
-                }),
+        match &identity.joined {
+            None if identity.token_file.is_none() => Err(IdentityError::NoToken { node: node.to_owned() }),
+            // The token may come later, and workers are not to wait for it.
+            None => Ok(identity),
+            Some(joined) => match joined.certificate()?.node {
+                joined if joined != node && !matches!(identity.new_token(), Ok(Some(_))) => {
+                    Err(IdentityError::Renamed {
+                        node: node.to_owned(),
+                        joined,
+                    })
+                }
                 _ => Ok(identity),
             },
-            (_, Ok(Some(_))) => Ok(identity),
         }
     }
 
@@ -150,6 +157,7 @@ impl Identity {
             // Whoever has joined may put the token away.
             Err(_) if self.joined.is_some() => return Ok(None),
             read => read.map_err(|source| IdentityError::TokenFile {
+                node: self.node.clone(),
                 path: path.clone(),
                 source,
             })?,
@@ -161,8 +169,8 @@ impl Identity {
         Ok(Some(token).filter(|token| self.joined.as_ref().is_none_or(|joined| joined.token != token.id)))
     }
 
-    /// Joins, where there is a token to be used, for as long as that takes; how the node connects then. Nothing where the
-    /// link is to end before.
+    /// Joins, where the node has not or there is another token, for as long as that takes; how the node connects then. Nothing
+    /// where the link is to end before.
     pub async fn join(&mut self, signals: &Signals) -> Option<(TlsDialer, watch::Sender<Arc<ClientConfig>>)> {
         let mut bound = limits::RECONNECT.0;
         let mut said = None;
@@ -178,13 +186,22 @@ impl Identity {
                 tracing::error!(cause, "this node could not join; it goes on by itself, and tries again");
                 said = Some(cause.clone());
             }
-            let wait = bound.mul_f64(rand::random());
-            bound = (bound * 2).min(limits::RECONNECT.1);
             signals.state.send_replace(State::Waiting {
                 until: Duration::ZERO,
                 cause: Some(cause),
             });
-            signals.stop.run_until_cancelled(sleep(wait)).await?;
+            let wait = bound.mul_f64(rand::random());
+            bound = (bound * 2).min(limits::RECONNECT.1);
+            signals.stop.run_until_cancelled(self.wait(wait)).await?;
+        }
+    }
+
+    /// Waits so long, or until the file of the token holds something else.
+    async fn wait(&self, wait: Duration) {
+        let text = || self.token_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
+        let (end, before) = (Instant::now() + wait, text());
+        while Instant::now() < end && text() == before {
+            sleep_until(end.min(Instant::now() + TOKEN)).await;
         }
     }
 

@@ -63,17 +63,42 @@ fn who_has_joined_needs_no_token_and_heeds_a_new_one_alone() {
     }
 }
 
-#[test]
-fn who_has_not_joined_is_told_what_is_wrong_with_the_token() {
+#[tokio::test]
+async fn who_has_not_joined_waits_for_a_token_and_says_what_is_wrong_with_the_one_there_is() {
     let root = TempDir::new().unwrap();
     for (token, wrong) in [
-        (None, "cannot be read"),
+        (None, "`skerry nodes join-token edge-1`"),
         (Some("something else"), "is not a join token"),
     ] {
-        let error = open(&root, "edge-1", token).err().unwrap().to_string();
-        assert!(error.contains("JOIN_TOKEN_FILE") && error.contains(wrong), "{error}");
+        let why = open(&root, "edge-1", token).unwrap().try_join().await.unwrap_err();
+        assert!(why.contains("JOIN_TOKEN_FILE") && why.contains(wrong), "{why}");
     }
-    assert!(open(&root, "edge-1", Some(&token().reveal())).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_comes_later_is_found_within_seconds() {
+    let root = TempDir::new().unwrap();
+    let identity = open(&root, "edge-1", None).unwrap();
+    let (begun, minute) = (Instant::now(), Duration::from_secs(60));
+    identity.wait(minute).await;
+    assert_eq!(begun.elapsed(), minute);
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        fs::write(root.path().join("token"), token().reveal()).unwrap();
+    };
+    tokio::join!(identity.wait(minute), later);
+    assert_eq!(begun.elapsed(), minute + TOKEN);
+}
+
+#[test]
+fn who_has_not_joined_and_looks_nowhere_for_a_token_does_not_start() {
+    let root = TempDir::new().unwrap();
+    let settings = Settings {
+        folder: root.path().to_owned(),
+        token_file: None,
+    };
+    let error = Identity::open("edge-1", "manager:9443", settings).err().unwrap();
+    assert!(matches!(error, IdentityError::NoToken { .. }), "{error}");
 }
 
 #[test]
