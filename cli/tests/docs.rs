@@ -51,9 +51,13 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ),
 ];
 
-/// Pages whose commands are for a cluster with Helm and an image store, which no sandbox has: `tests/cluster/run --only hosts`
+/// Pages whose commands are for hosts with Helm and an image store, which no sandbox has: `tests/cluster/run --only hosts`
 /// runs each of them, and fails where it has left one out.
-const OF_A_CLUSTER: [&str; 2] = ["docs/installing.md", "docs/migrating-from-sedna.md"];
+const OF_A_CLUSTER: [&str; 3] = [
+    "docs/edge-nodes.md",
+    "docs/installing.md",
+    "docs/migrating-from-sedna.md",
+];
 
 /// How a command is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +101,6 @@ impl Documented {
         match words.as_slice() {
             ["skerry", "sandbox", args @ ..] => Some(How::Sandbox(args.iter().map(ToString::to_string).collect())),
             ["skerry" | "kubectl", ..] if words.contains(&"kubectl") => Some(How::Cluster),
-            ["skerry", "nodes", ..] => Some(How::Cluster),
             ["skerry", "crds" | "plan" | "--help" | "--version", ..] => Some(How::Binary),
             _ => None,
         }

@@ -3,6 +3,7 @@
 
 pub mod abilities;
 pub mod artifacts;
+pub mod bad_link;
 pub mod control;
 pub mod control_plane;
 pub mod enclosure;

@@ -102,14 +102,19 @@ impl Machine {
         Ok(())
     }
 
-    /// A command that runs on the machine, and ends with the process that is started by it.
-    pub fn command(&self, program: &Path) -> anyhow::Result<Command> {
+    /// Its process 1, as the harness sees it.
+    pub fn init(&self) -> anyhow::Result<u32> {
         let Some(power) = &self.power else {
             bail!("{} is off", self.host.name);
         };
+        Ok(power.init)
+    }
+
+    /// A command that runs on the machine, and ends with the process that is started by it.
+    pub fn command(&self, program: &Path) -> anyhow::Result<Command> {
         let mut command = Command::new("nsenter");
         command
-            .args(["--target", &power.init.to_string(), "--mount", "--pid", "--net", "--"])
+            .args(["--target", &self.init()?.to_string(), "--mount", "--pid", "--net", "--"])
             .args(["setpriv", "--pdeathsig", "KILL", "--"])
             .arg(program);
         Ok(command)

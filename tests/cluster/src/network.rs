@@ -24,7 +24,7 @@ pub struct Host {
     /// Its pods' addresses.
     pub pods: &'static str,
     /// The harness's end of its cable.
-    link: &'static str,
+    pub link: &'static str,
 }
 
 /// Where the control plane runs.
@@ -86,17 +86,6 @@ impl Host {
     /// Plugs the cable in again.
     pub fn restore(self) -> anyhow::Result<()> {
         ip(&format!("link set {} up", self.link))
-    }
-
-    /// Delays and loses what comes to the host, in the words of `tc netem`: `delay 100ms`, `loss 5%`.
-    pub fn impair(self, how: &str) -> anyhow::Result<()> {
-        let arguments = format!("qdisc replace dev {} root netem {how}", self.link);
-        run("tc", &arguments.split(' ').collect::<Vec<_>>()).map(drop)
-    }
-
-    /// Takes the impairment away.
-    pub fn relieve(self) -> anyhow::Result<()> {
-        run("tc", &["qdisc", "del", "dev", self.link, "root"]).map(drop)
     }
 
     fn ip(self, arguments: &str) -> anyhow::Result<()> {

@@ -143,6 +143,11 @@ impl Node {
         self.ctr(&["tasks", "kill", "--signal", "SIGKILL", container]).map(drop)
     }
 
+    /// Its process 1, in whose namespaces all of it runs.
+    pub fn init(&self) -> anyhow::Result<u32> {
+        self.machine.init()
+    }
+
     /// What its disk has, seen from the harness.
     pub fn disk(&self) -> PathBuf {
         self.folder.join("disk")

@@ -21,6 +21,7 @@ use skerry_cluster::{
     hosts::{Hosts, Programs},
     leftovers,
     process::output,
+    programs::built,
     real::{self, Shown, Tour},
     rights::Right,
     table::{self, Run},
@@ -47,6 +48,8 @@ pub struct Equipment {
     coredns: PathBuf,
     pause: PathBuf,
     helm: PathBuf,
+    /// The command line.
+    skerry: PathBuf,
     images: Vec<PathBuf>,
     /// What was shown from outside.
     shown: Vec<Shown>,
@@ -60,11 +63,16 @@ impl Equipment {
         // Each line names an image and its file.
         let files = told.lines().filter_map(|line| line.split_whitespace().nth(1));
         let root = skerry_dist::root();
+        // As `cargo test` builds it, for the tests of the command line.
+        let mut skerry = skerry_dist::cargo();
+        skerry.args(["test", "--workspace", "--no-run", "--test", "joining"]);
+        let skerry = built(&mut skerry, &["skerry"])?;
         Ok(Self {
             kubernetes: workshop.kubernetes()?,
             coredns: workshop.coredns()?,
             pause: workshop.pause()?,
             helm: workshop.helm()?,
+            skerry: skerry.into_iter().next().context("the command line was built")?,
             images: files.map(|file| root.join(file)).collect(),
             shown: vec![],
         })
@@ -95,7 +103,8 @@ impl Equipment {
         println!("two hosts ready in {} s", begun.elapsed().as_secs());
         let begun = Instant::now();
         let root = skerry_dist::root();
-        let mut tour = Tour::new(&mut hosts, &self.helm, &root, &folder())?;
+        let programs = [("helm", self.helm.as_path()), ("skerry", &self.skerry)];
+        let mut tour = Tour::new(&mut hosts, &programs, &root, &folder())?;
         let ended = tour.run();
         println!("tour: {} s", begun.elapsed().as_secs());
         let shown = self

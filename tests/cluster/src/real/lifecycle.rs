@@ -177,7 +177,7 @@ fn has_column(tour: &Tour<'_>) -> anyhow::Result<bool> {
 }
 
 /// What the edge's worker counts arrives, now as before.
-fn still_reports(tour: &Tour<'_>) -> anyhow::Result<()> {
+pub fn still_reports(tour: &Tour<'_>) -> anyhow::Result<()> {
     let mut first = None;
     tour.wait_for_metrics("read-digits", |figure| {
         let now = figure("inferenceNumber");

@@ -5,6 +5,7 @@
 
 mod chart;
 mod examples;
+mod joining;
 mod kubernetes;
 mod lifecycle;
 mod migration;
@@ -39,6 +40,18 @@ const SCENARIOS: &[Scenario] = &[
     ),
     ("a joint inference service infers across both nodes", examples::infer),
     (
+        "mutual TLS is switched on, the edge joins by one command, and no worker is restarted",
+        joining::join,
+    ),
+    (
+        "a federated job trains to its end over mutual TLS while the link is late, loses packets and is cut",
+        joining::over_a_bad_link,
+    ),
+    (
+        "a node that is turned away goes within five seconds, stays out, and joins again by another token",
+        joining::turned_away,
+    ),
+    (
         "an edge host is cut off for two minutes while its service is edited and a worker on it is killed",
         trouble::cut_off,
     ),
@@ -68,7 +81,7 @@ const SCENARIOS: &[Scenario] = &[
         migration::changes_hands,
     ),
     (
-        "every command of the pages about installing and migrating was run",
+        "every command of the pages about installing, joining and migrating was run",
         pages::all_were_run,
     ),
 ];
@@ -142,15 +155,17 @@ impl fmt::Display for Shown {
 }
 
 impl<'a> Tour<'a> {
-    /// With what is to be installed, from the repository at `root`.
-    pub fn new(hosts: &'a mut Hosts, helm: &Path, root: &Path, folder: &Path) -> anyhow::Result<Self> {
+    /// With programs that readers of the pages have, and what is to be installed, from the repository at `root`.
+    pub fn new(hosts: &'a mut Hosts, programs: &[(&str, &Path)], root: &Path, folder: &Path) -> anyhow::Result<Self> {
         let work = folder.join("work");
         fs::create_dir_all(work.join("bin"))?;
         fs::create_dir_all(work.join("home"))?;
         for shared in ["charts", "dist", "examples"] {
             symlink(root.join(shared), work.join(shared))?;
         }
-        symlink(helm, work.join("bin/helm"))?;
+        for (name, program) in programs {
+            symlink(program, work.join("bin").join(name))?;
+        }
         let kubectl = work.join("bin/kubectl");
         let kubernetes = folder.join("kubernetes");
         fs::write(

@@ -15,6 +15,8 @@ use crate::network::CLOUD;
 
 /// About installing.
 pub const INSTALLING: &str = "docs/installing.md";
+/// About edge nodes over mutual TLS.
+pub const JOINING: &str = "docs/edge-nodes.md";
 /// About a cluster that Sedna runs.
 pub const MIGRATING: &str = "docs/migrating-from-sedna.md";
 
@@ -37,10 +39,10 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Reads both.
+    /// Reads them all.
     pub fn read(root: &Path) -> anyhow::Result<Self> {
         let mut commands = BTreeMap::new();
-        for page in [INSTALLING, MIGRATING] {
+        for page in [INSTALLING, JOINING, MIGRATING] {
             let text = fs::read_to_string(root.join(page)).with_context(|| format!("reading {page}"))?;
             commands.insert(page, commands_of(&text));
         }

@@ -73,7 +73,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 }
 
 /// On the edge there runs one container for each that its pods have.
-fn one_container_each(tour: &Tour<'_>) -> anyhow::Result<()> {
+pub fn one_container_each(tour: &Tour<'_>) -> anyhow::Result<()> {
     let on_the_edge = format!("--field-selector=spec.nodeName={},status.phase=Running", EDGE.name);
     until(PATIENCE, || {
         let pods = tour.list(&["pods", "--all-namespaces", &on_the_edge])?;
