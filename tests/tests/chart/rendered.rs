@@ -12,7 +12,7 @@ use crate::helm;
 const WITHOUT_CRDS: &str = "crds.install=false";
 
 /// Everything that is off by default, and another value for everything that is a text or a number.
-const EVERYTHING: [&str; 16] = [
+const EVERYTHING: [&str; 17] = [
     WITHOUT_CRDS,
     r#"imageRegistry="registry.example.org/""#,
     r#"imagePullSecrets=[{"name": "pull"}]"#,
@@ -20,6 +20,7 @@ const EVERYTHING: [&str; 16] = [
     r#"logs={"format": "text", "level": "debug"}"#,
     r#"globalManager.service={"name": "gm", "type": "NodePort", "nodePort": 30900, "annotations": {"a": "b"}}"#,
     r#"globalManager.edgeTls={"enabled": true, "certificateLifetime": "720h", "certificateGrace": "24h"}"#,
+    r#"globalManager.sednaAgents={"enabled": true, "plaintext": true, "credentials": true, "port": 9002, "nodePort": 30901}"#,
     r#"globalManager.networkPolicy={"nodesFrom": [{"ipBlock": {"cidr": "198.51.100.0/24"}}], "apiServerPorts": [6443]}"#,
     r#"globalManager.networkPolicy.metricsFrom=[{"namespaceSelector": {}}]"#,
     r#"globalManager.localControllerServer="http://$(NODE):9100""#,

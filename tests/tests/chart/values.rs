@@ -16,6 +16,11 @@ use crate::helm;
     r#"globalManager.edgeTls.certificateGrace="long""#,
     "/globalManager/edgeTls/certificateGrace"
 )]
+#[case(
+    "globalManager.sednaAgents.enabled=true",
+    "globalManager.sednaAgents.plaintext=true as well"
+)]
+#[case("globalManager.sednaAgents.plaintex=true", "/globalManager/sednaAgents")]
 #[case(r#"globalManager.service.type="ExternalName""#, "/globalManager/service/type")]
 #[case(
     r#"globalManager.localControllerServer="localhost:9100""#,

@@ -16,7 +16,8 @@ const RENDERINGS: [&str; 4] = [
     "--set namespace=sedna --set crds.install=false",
     "--set metrics.serviceMonitor.enabled=true --set globalManager.networkPolicy.apiServerPorts={6443} \
      --set rbac.ownerReferencesPermissionEnforcement=true --set globalManager.service.type=NodePort \
-     --set globalManager.service.nodePort=30900 --set globalManager.edgeTls.enabled=true",
+     --set globalManager.service.nodePort=30900 --set globalManager.edgeTls.enabled=true \
+     --set globalManager.sednaAgents.enabled=true --set globalManager.sednaAgents.plaintext=true",
     "--set globalManager.replicas=1 --set localController.enabled=false --set localController.runAsUser=0",
 ];
 
