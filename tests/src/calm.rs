@@ -51,7 +51,9 @@ impl Objects {
                 continue;
             };
             let told = format!("{kind} {name}: {awaited}");
-            if awaited == ITS_END && *kind != "Pod" && !is_held_back {
+            // A pod's kubelet may be gone for good, and then so is whoever would end it.
+            let is_sure = awaited == COLLECTED || (awaited == ITS_END && *kind != "Pod");
+            if is_sure && !is_held_back {
                 return Some(Awaited::Surely(told));
             }
             perhaps = perhaps.or(Some(Awaited::Perhaps(told)));
@@ -64,7 +66,7 @@ impl Objects {
             return is_going(object).then_some(ITS_END);
         }
         if self.is_left_behind(object) {
-            return Some("to be collected");
+            return Some(COLLECTED);
         }
         match kind {
             "Deployment" => self.of_deployment(object),
@@ -129,6 +131,8 @@ impl Objects {
 
 /// What is awaited of an object that was deleted.
 const ITS_END: &str = "its end";
+/// What is awaited of an object whose owner is gone: the garbage collector may be busy with what it learns of kinds.
+const COLLECTED: &str = "to be collected";
 
 /// Whether somebody holds it back who is not Kubernetes: then whatever waits for its end may wait for ever.
 fn is_held(object: &DynamicObject) -> bool {
