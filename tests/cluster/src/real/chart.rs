@@ -9,6 +9,7 @@ use super::{
     kubernetes::{array, text},
     pages::INSTALLING,
 };
+use crate::artifacts::KUBERNETES;
 
 /// Renderings that differ in which objects there are.
 const RENDERINGS: [&str; 4] = [
@@ -50,7 +51,7 @@ pub fn everything_is_taken(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     for settings in RENDERINGS {
         // As strict as can be: an unknown or doubled field is an error.
         let told = tour.shell(&format!(
-            "helm template skerry charts/skerry --validate --namespace {NOBODYS} {settings} | \
+            "helm template skerry charts/skerry --kube-version {KUBERNETES} --namespace {NOBODYS} {settings} | \
              kubectl apply --dry-run=server --validate=strict --filename -"
         ))?;
         ensure!(told.lines().all(|line| line.ends_with("(server dry run)")), "{told}");
