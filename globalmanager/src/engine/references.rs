@@ -24,29 +24,38 @@ pub(crate) async fn fetch<K: Kind>(
     loop {
         let named = resource.references(&found);
         engine.shared.named.lock().set(key, named.clone());
-        let Some(reference) = first_unknown(named, &found) else {
+        let new = unknown(named, &found);
+        if new.is_empty() {
             return Ok(found);
-        };
-        let lookup = match look_up(engine, &key.namespace, &reference) {
-            Ok(lookup) => lookup,
-            Err(unread) => unread.read(&engine.shared.secrets).await?,
-        };
-        found.0.insert(reference, lookup);
+        }
+        for reference in new {
+            let lookup = match look_up(engine, &key.namespace, &reference) {
+                Ok(lookup) => lookup,
+                Err(unread) => unread.read(&engine.shared.secrets).await?,
+            };
+            found.0.insert(reference, lookup);
+        }
     }
 }
 
 /// The same from what is known; nothing where something has to be read first.
 pub(crate) fn known<K: Kind>(engine: &Engine, namespace: &str, resource: &K) -> Option<References> {
     let mut found = References::default();
-    while let Some(reference) = first_unknown(resource.references(&found), &found) {
-        let lookup = look_up(engine, namespace, &reference).ok()?;
-        found.0.insert(reference, lookup);
+    loop {
+        let new = unknown(resource.references(&found), &found);
+        if new.is_empty() {
+            return Some(found);
+        }
+        for reference in new {
+            let lookup = look_up(engine, namespace, &reference).ok()?;
+            found.0.insert(reference, lookup);
+        }
     }
-    Some(found)
 }
 
-fn first_unknown(named: BTreeSet<Reference>, found: &References) -> Option<Reference> {
-    named.into_iter().find(|reference| !found.0.contains_key(reference))
+fn unknown(named: BTreeSet<Reference>, found: &References) -> Vec<Reference> {
+    let named = named.into_iter();
+    named.filter(|reference| !found.0.contains_key(reference)).collect()
 }
 
 /// A Secret of which a watch has shown a version that was not read.
@@ -164,10 +173,13 @@ impl Secrets {
             serde_json::to_value(secret).unwrap_or_default()
         });
         let mut known = self.known.lock();
+        // Whoever asked later may have been answered sooner.
+        let is_newer = known.get(name).is_none_or(|(read, _)| number(read) <= number(&version));
         match &content {
-            Some(content) => known.insert(name.clone(), (version, content.clone())),
-            None => known.remove(name),
-        };
+            Some(content) if is_newer => drop(known.insert(name.clone(), (version, content.clone()))),
+            None if is_newer => drop(known.remove(name)),
+            Some(_) | None => {}
+        }
         Ok(content)
     }
 
@@ -177,9 +189,36 @@ impl Secrets {
     }
 }
 
+/// Versions of one object are ordered.
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
+    use kube::api::{DeleteParams, PostParams};
+    use serde_json::json;
+    use skerry_sandbox::ApiServer;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_took_longer_replaces_nothing_newer() {
+        let api = ApiServer::new();
+        let named = ("default".to_owned(), "s".to_owned());
+        let secrets = Secrets::new(api.client());
+        let made: Api<Secret> = Api::default_namespaced(api.client());
+        let secret = serde_json::from_value(json!({"metadata": {"name": "s"}})).unwrap();
+        made.create(&PostParams::default(), &secret).await.unwrap();
+        secrets.read(&named, "10".to_owned()).await.unwrap();
+        secrets.read(&named, "9".to_owned()).await.unwrap();
+        assert!(secrets.known(&named, "10").is_some());
+        made.delete("s", &DeleteParams::default()).await.unwrap();
+        secrets.read(&named, "9".to_owned()).await.unwrap();
+        assert!(secrets.known(&named, "10").is_some());
+        secrets.read(&named, "10".to_owned()).await.unwrap();
+        assert!(secrets.known(&named, "10").is_none());
+    }
 
     fn key(name: &str) -> ResourceKey {
         ResourceKey {
