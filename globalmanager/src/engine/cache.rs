@@ -43,6 +43,8 @@ struct Kind {
     /// What a running list has named so far; present between the start and the end of a list.
     listing: Option<Listing>,
     listed: bool,
+    /// Whether that list began when this process led.
+    by_leader: bool,
 }
 
 impl Kind {
@@ -54,6 +56,7 @@ impl Kind {
 /// A list under way.
 #[derive(Debug, Default)]
 struct Listing {
+    by_leader: bool,
     seen: BTreeSet<Name>,
     /// What was learnt otherwise since the list began: the list may be older than it.
     fresh: BTreeSet<Name>,
@@ -98,9 +101,12 @@ impl Tombstones {
 }
 
 impl Cache {
-    /// A list of `kind` begins.
-    pub(crate) fn list_begins(&mut self, kind: ObjectKind) {
-        self.kinds.entry(kind).or_default().listing = Some(Listing::default());
+    /// A list of `kind` begins; whether this process leads.
+    pub(crate) fn list_begins(&mut self, kind: ObjectKind, by_leader: bool) {
+        self.kinds.entry(kind).or_default().listing = Some(Listing {
+            by_leader,
+            ..Listing::default()
+        });
     }
 
     /// The list of `kind` is complete: what it did not name is gone. Returns what went.
@@ -110,6 +116,7 @@ impl Cache {
         let Some(listing) = known.listing.take() else {
             return vec![];
         };
+        known.by_leader = listing.by_leader;
         let gone: Vec<Name> = known
             .objects
             .keys()
@@ -122,6 +129,18 @@ impl Cache {
     /// Whether a complete list of `kind` was seen.
     pub(crate) fn listed(&self, kind: ObjectKind) -> bool {
         self.kinds.get(&kind).is_some_and(|known| known.listed)
+    }
+
+    /// Whether that list began when this process led.
+    pub(crate) fn listed_by_leader(&self, kind: ObjectKind) -> bool {
+        self.kinds.get(&kind).is_some_and(|known| known.by_leader)
+    }
+
+    /// A term is over: what was listed in it may be older than what the next leader places.
+    pub(crate) fn term_ended(&mut self, kind: ObjectKind) {
+        if let Some(known) = self.kinds.get_mut(&kind) {
+            known.by_leader = false;
+        }
     }
 
     /// An object as a list or watch, or the answer to a write, shows it. Older states than the known one are ignored.
@@ -293,7 +312,7 @@ mod tests {
         let mut cache = Cache::default();
         cache.learn(ObjectKind::POD, &pod("old", "1", 1, "o"), false);
         assert!(!cache.listed(ObjectKind::POD));
-        cache.list_begins(ObjectKind::POD);
+        cache.list_begins(ObjectKind::POD, true);
         cache.learn(ObjectKind::POD, &pod("listed", "2", 2, "o"), true);
         cache.learn(ObjectKind::POD, &pod("written", "3", 9, "o"), false);
         assert_eq!(cache.list_ends(ObjectKind::POD), [pod("old", "1", 1, "o")]);

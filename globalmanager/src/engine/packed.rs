@@ -6,6 +6,9 @@ use std::sync::Arc;
 use lz4_flex::block;
 use serde_json::Value;
 
+/// How far back LZ4 looks: more of a pattern is of no use.
+const REACH: usize = 64 * 1024;
+
 /// The object against which those of its kind are packed: the first that was seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern(Arc<[u8]>);
@@ -17,7 +20,9 @@ pub(crate) struct Packed(Box<[u8]>);
 impl Pattern {
     /// A pattern like this object.
     pub(crate) fn like(object: &Value) -> Self {
-        Self(bytes(object).into())
+        let bytes = bytes(object);
+        let beyond = bytes.len().saturating_sub(REACH);
+        Self(bytes.get(beyond..).unwrap_or_default().into())
     }
 
     /// Packs an object.

@@ -4,7 +4,7 @@
 //! One task places, one resource after the other and each from the cache alone, so that nothing older ever follows what is
 //! newer.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use base64::Engine as _;
 use serde_json::Value;
@@ -12,6 +12,9 @@ use skerry_workloads::{Kind, Nodes};
 use tokio::time::Instant;
 
 use super::{Credential, Engine, ResourceKey, pass, queue::Ended, references};
+
+/// When a pass is to read what had not been read, unless one does so earlier.
+const UNREAD: Duration = Duration::from_secs(1);
 
 /// Places what is asked for, for ever.
 pub(crate) async fn run(engine: &Engine) {
@@ -21,12 +24,19 @@ pub(crate) async fn run(engine: &Engine) {
             engine.shared.to_place.notified().await;
             continue;
         };
-        if let Some(driver) = engine.shared.drivers.get(&key.kind) {
-            driver.place(engine, &key);
+        let (engine_too, what) = (engine.clone(), key.clone());
+        // As a task, so that a defect in a kind's decision silences one resource and not all of them.
+        let placed = tokio::spawn(async move {
+            if let Some(driver) = engine_too.shared.drivers.get(&what.kind) {
+                driver.place(&engine_too, &what);
+            }
+        });
+        if let Err(error) = placed.await {
+            tracing::error!(kind = key.kind.kind, namespace = key.namespace, name = key.name, %error,
+                "nodes could not be told what they hold of it");
+            engine.shared.parts.metrics.failed(key.kind.kind, "placing");
         }
         engine.shared.placing.lock().done(key, Ended::Well, Instant::now(), 0.0);
-        // A thousand resources may wait, and others have work on this thread, too.
-        tokio::task::yield_now().await;
     }
 }
 
@@ -38,7 +48,7 @@ pub(crate) fn place<K: Kind>(engine: &Engine, key: &ResourceKey) {
         // No matter what else is unknown yet: nothing else will come back to a resource that is gone.
         return engine.shared.parts.nodes.owner_gone(key);
     };
-    if !pass::ready::<K>(engine) || !engine.is_leader() {
+    if !pass::ready::<K>(engine) || !engine.is_leader() || !listed_in_this_term::<K>(engine) {
         return;
     }
     // One that does not parse keeps its objects on nodes; the pass says so to its user.
@@ -49,7 +59,8 @@ pub(crate) fn place<K: Kind>(engine: &Engine, key: &ResourceKey) {
         return;
     }
     let Some(references) = references::known(engine, &key.namespace, &resource) else {
-        return;
+        // A pass may be reading it, or another one may have read an older version meanwhile.
+        return engine.ask_at(key.clone(), Instant::now() + UNREAD);
     };
     let uid = resource.meta().uid.clone().unwrap_or_default();
     let seen = pass::observe::<K>(engine, &uid, references);
@@ -68,6 +79,18 @@ pub(crate) fn place<K: Kind>(engine: &Engine, key: &ResourceKey) {
         .collect();
     let generation = resource.meta().generation.unwrap_or_default();
     engine.shared.parts.nodes.set(key, &uid, generation, parts);
+}
+
+/// Whether everything that we drive and this depends on was listed since this process leads: what a standby knows may be
+/// older than what nodes were told.
+fn listed_in_this_term<K: Kind>(engine: &Engine) -> bool {
+    let drivers = &engine.shared.drivers;
+    let Some(driver) = drivers.get(&K::KIND) else {
+        return false;
+    };
+    let cache = engine.shared.cache.lock();
+    let mut kinds = driver.watched().into_iter();
+    kinds.all(|kind| !drivers.contains_key(&kind) || cache.listed_by_leader(kind))
 }
 
 /// A Secret's annotations and decoded data, as Sedna hands them to its local controllers.

@@ -69,13 +69,15 @@ async fn watch(engine: &Engine, kind: ObjectKind) {
     loop {
         tokio::select! {
             () = list_and_watch(engine, kind) => return,
-            () = term_begins(&mut leader) => {}
+            () = term_begins(engine, kind, &mut leader) => {}
         }
     }
 }
 
-async fn term_begins(leader: &mut tokio::sync::watch::Receiver<bool>) {
+async fn term_begins(engine: &Engine, kind: ObjectKind, leader: &mut tokio::sync::watch::Receiver<bool>) {
     while leader.changed().await.is_ok() {
+        // Either it is over, or another one begins.
+        engine.shared.cache.lock().term_ended(kind);
         if *leader.borrow_and_update() {
             return;
         }
@@ -134,7 +136,7 @@ async fn follow<O>(
     let mut events = std::pin::pin!(events.backoff(retries()));
     while let Some(event) = events.next().await {
         match event {
-            Ok(watcher::Event::Init) => engine.shared.cache.lock().list_begins(kind),
+            Ok(watcher::Event::Init) => engine.shared.cache.lock().list_begins(kind, engine.is_leader()),
             Ok(watcher::Event::InitApply(object)) => engine.learn(kind, &trim(object), true),
             Ok(watcher::Event::InitDone) => engine.list_ended(kind),
             Ok(watcher::Event::Apply(object)) => engine.learn(kind, &trim(object), false),

@@ -132,8 +132,10 @@ async fn a_term_begins_with_a_list_of_its_own() {
     world.leads.send_replace(true);
     world.settle().await;
     assert!(world.told().iter().all(|told| *told == Told::Unknown));
+    assert!(world.held.0.lock().is_empty(), "what a standby knows is not placed");
     lists.remove();
     world.settle().await;
+    assert_eq!(world.held.0.lock().len(), 2);
     assert_eq!(world.told(), [Told::Listed(vec!["a".into(), "b".into()])]);
 }
 
