@@ -69,16 +69,20 @@ impl Events {
             uid: about.uid.clone().unwrap_or_default(),
             type_: word(event.type_),
             reason: event.reason,
-            message: event.message.clone(),
+            message: shortened(&event.message),
         };
         let again = self.recent.lock().again(&key, now);
         if let Some((name, count)) = again {
             let last_observed_time = MicroTime(now);
             let series = json!({"series": EventSeries { count, last_observed_time }});
             match api.patch(&name, &PatchParams::default(), &Patch::Merge(series)).await {
-                // It has expired, or somebody has deleted it.
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                written => return written.map(drop),
+                Ok(_) => {
+                    self.recent.lock().counted(&key, count, now);
+                    return Ok(());
+                }
+                // It has expired, or somebody has deleted it, or it cannot be counted on.
+                Err(kube::Error::Api(_)) => self.recent.lock().forget(&key),
+                Err(error) => return Err(error),
             }
         }
         let new = self.new_event(about, event, now);
@@ -90,7 +94,7 @@ impl Events {
 
     fn new_event(&self, about: ObjectReference, event: &Event, now: Timestamp) -> Written {
         let named = about.name.as_deref().unwrap_or_default();
-        let named = named.get(..LONGEST_NAME).unwrap_or(named);
+        let named = named.get(..LONGEST_NAME).unwrap_or(named).trim_end_matches(['-', '.']);
         Written {
             metadata: ObjectMeta {
                 namespace: about.namespace.clone(),
@@ -157,15 +161,25 @@ struct Recent {
 }
 
 impl Recent {
-    /// The event's name, and how often it has been told by now; nothing where it is told for the first time.
-    fn again(&mut self, key: &Key, now: Timestamp) -> Option<(String, i32)> {
-        let series = self.by_key.get_mut(key)?;
-        if now.duration_since(series.last) > SERIES_ENDS {
-            return None;
+    /// The event's name, and how often it is told with this time; nothing where it is told for the first time.
+    fn again(&self, key: &Key, now: Timestamp) -> Option<(String, i32)> {
+        let series = self.by_key.get(key)?;
+        let goes_on = now.duration_since(series.last) <= SERIES_ENDS;
+        goes_on.then(|| (series.name.clone(), series.count.saturating_add(1)))
+    }
+
+    /// It was told so often by now.
+    fn counted(&mut self, key: &Key, count: i32, now: Timestamp) {
+        if let Some(series) = self.by_key.get_mut(key) {
+            series.count = series.count.max(count);
+            series.last = now;
         }
-        series.count = series.count.saturating_add(1);
-        series.last = now;
-        Some((series.name.clone(), series.count))
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if self.by_key.remove(key).is_some() {
+            self.order.retain(|known| known != key);
+        }
     }
 
     /// Remembers an event that was written, instead of the oldest where there are too many.
@@ -175,9 +189,9 @@ impl Recent {
             count: 1,
             last: now,
         };
-        if self.by_key.insert(key.clone(), series).is_none() {
-            self.order.push_back(key);
-        }
+        self.forget(&key);
+        self.by_key.insert(key.clone(), series);
+        self.order.push_back(key);
         if self.order.len() > REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
@@ -219,7 +233,9 @@ mod tests {
         assert_eq!(recent.again(&key("a"), at(0)), None);
         recent.first(key("a"), "a.1".to_owned(), at(0));
         assert_eq!(recent.again(&key("a"), at(300)), Some(("a.1".to_owned(), 2)));
+        recent.counted(&key("a"), 2, at(300));
         assert_eq!(recent.again(&key("a"), at(600)), Some(("a.1".to_owned(), 3)));
+        recent.counted(&key("a"), 3, at(600));
         assert_eq!(recent.again(&key("b"), at(600)), None);
         assert_eq!(recent.again(&key("a"), at(961)), None);
         recent.first(key("a"), "a.2".to_owned(), at(961));
