@@ -246,6 +246,19 @@ async fn what_the_manager_has_read_is_done_with_and_the_rest_goes_again() {
 }
 
 #[tokio::test]
+async fn what_is_on_its_way_when_its_resource_is_told_is_said_once() {
+    let (node, _manager, mut connection) = connected().await;
+    node.round(1).await;
+    assert_eq!(told(&connection.status().await.content), 1);
+    connection
+        .tell("insert", &job(), &spec("FederatedLearningJob", &json!({})))
+        .await;
+    node.changed().await;
+    node.round(2).await;
+    assert_eq!(told(&connection.status().await.content), 2);
+}
+
+#[tokio::test]
 async fn what_was_said_of_a_resource_of_before_is_not_told_of_its_successor() {
     let (mut node, manager) = (Node::new().await, SednaGm::listen().await);
     let object = Object {

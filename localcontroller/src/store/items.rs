@@ -7,7 +7,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use skerry_edge::{Body, ContentHash, Credential, Item, ItemKey, Object, ObjectKey, Position, Row, node::Change};
 
-use super::{error::StoreError, outbox, writer::Database};
+use super::{
+    error::StoreError,
+    outbox::{self, Homes},
+    writer::Database,
+};
 
 /// What a batch has changed.
 #[derive(Debug, Default)]
@@ -81,12 +85,17 @@ impl Database {
     /// Makes these changes, which lead to this position; to none where they are counted by nobody.
     pub(super) fn apply(&mut self, changes: &[Change], position: Option<&Position>) -> Result<Applied, StoreError> {
         let mut applied = Applied::default();
+        // Sedna's manager, which counts nothing, is sent reports whether or not the node holds their objects.
+        let waiting = match position {
+            Some(_) => Homes::Only,
+            None => Homes::OrNone,
+        };
         for change in changes {
             let key = change.key();
             match change {
                 Change::Put(object) => {
                     self.put(&Item::Object(object.clone()).row(), object.body.json())?;
-                    applied.freed |= outbox::house(self, &object.key, &object.uid)?;
+                    applied.freed |= outbox::house(self, &object.key, &object.uid, waiting)?;
                 }
                 Change::PutCredential(credential) => {
                     let fields = serde_json::to_string(&credential.fields).map_err(StoreError::encode)?;

@@ -232,8 +232,9 @@ fn note_gap(database: &mut Database, count: u64) -> Result<(), StoreError> {
 }
 
 /// Gives the reports that waited for this object its uid, except those of workers that it does not have here, which go;
-/// whether there are any to be sent.
-pub(super) fn house(database: &mut Database, key: &ObjectKey, uid: &str) -> Result<bool, StoreError> {
+/// whether there are any to be sent. Where they were passed over until now they get new numbers, to be sent after what was
+/// sent meanwhile; otherwise they keep theirs, since they may be on their way.
+pub(super) fn house(database: &mut Database, key: &ObjectKey, uid: &str, homes: Homes) -> Result<bool, StoreError> {
     let waiting: Vec<(u64, String)> = database.all(
         "SELECT seq, payload FROM outbox
          WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND uid IS NULL ORDER BY seq",
@@ -253,9 +254,13 @@ pub(super) fn house(database: &mut Database, key: &ObjectKey, uid: &str) -> Resu
             remove(database, seq)?;
             continue;
         }
+        let number = match homes {
+            Homes::Only => next_seq(database)?,
+            Homes::OrNone => seq,
+        };
         database.execute(
             "UPDATE outbox SET seq = ?1, uid = ?2 WHERE seq = ?3",
-            params![next_seq(database)?, uid, seq],
+            params![number, uid, seq],
         )?;
         housed = true;
     }
