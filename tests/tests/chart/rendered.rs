@@ -44,6 +44,16 @@ fn with_its_defaults() {
     snapshot("defaults", &[WITHOUT_CRDS]);
 }
 
+/// `helm upgrade --reuse-values` knows nothing of values that are newer than the release.
+#[test]
+fn without_values_that_an_older_release_does_not_know() {
+    if !helm::is_there() {
+        return;
+    }
+    let older = helm::template(&[WITHOUT_CRDS, "globalManager.sednaAgents=null"]).unwrap();
+    assert_eq!(older, helm::template(&[WITHOUT_CRDS]).unwrap());
+}
+
 #[test]
 fn for_one_namespace() {
     snapshot(
