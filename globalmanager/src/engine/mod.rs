@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! watch ─▶ cache ─▶ queue ─▶ pass: fetch inputs ─▶ plan (pure) ─▶ apply ─▶ status (pure) ─▶ patch
-//!            ▲ │                                                      │
-//!            │ └─▶ placing: plan (pure) ─▶ edge objects per node ─▶ hub│
-//!            └──────────── answers to writes ─────────────────────────┘
+//!           │ ▲                                                      │
+//!           │ └────────────────── answers to writes ─────────────────┘
+//!           └─▶ placing: plan (pure) ─▶ edge objects per node ─▶ hub
 //! ```
 //!
 //! Level-triggered: a watch only fills the cache and asks for a look; what is to be done is decided by the pass, from

@@ -1,5 +1,5 @@
-//! One pass over one resource: fetch, plan, apply, status (what nodes hold of it is told beside it: [`super::placing`]). A process killed between any two writes of it leaves a state
-//! that the next pass completes.
+//! One pass over one resource: fetch, plan, apply, status. A process killed between any two writes of it leaves a state
+//! that the next pass completes. What nodes hold of the resource is told beside it ([`super::placing`]).
 
 use std::{collections::BTreeSet, time::Duration};
 

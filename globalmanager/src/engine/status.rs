@@ -25,7 +25,8 @@ use super::{
 /// pods come up, and a thousand of them would have the API server write as many statuses that nobody has time to read.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
-/// Which fields were last written, and when: it tells a field that another manager owns from one that we own and no longer want.
+/// Which fields were last written, and when: it tells a field that another manager owns from one that we own and no longer
+/// want.
 #[derive(Debug, Default)]
 pub(crate) struct Written(Mutex<BTreeMap<ResourceKey, Last>>);
 

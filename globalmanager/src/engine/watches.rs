@@ -85,7 +85,7 @@ async fn term_begins(engine: &Engine, kind: ObjectKind, leader: &mut tokio::sync
     std::future::pending::<()>().await;
 }
 
-fn watched() -> watcher::Config {
+fn in_pages() -> watcher::Config {
     watcher::Config::default().page_size(LIST_PAGE)
 }
 
@@ -99,7 +99,10 @@ async fn list_and_watch(engine: &Engine, kind: ObjectKind) {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    follow(engine, kind, watcher(api, watched()), |object| trim::trim(kind, object)).await;
+    follow(engine, kind, watcher(api, in_pages()), |object| {
+        trim::trim(kind, object)
+    })
+    .await;
 }
 
 /// That a Secret changed is enough: its content is read when a resource that names it is looked at.
@@ -110,7 +113,7 @@ async fn watch_secrets(engine: &Engine) {
         None => Api::all(client),
     };
     let kind = ObjectKind::SECRET;
-    follow(engine, kind, watcher(api, watched()), |object| {
+    follow(engine, kind, watcher(api, in_pages()), |object| {
         trim::metadata_only(kind, &object)
     })
     .await;
