@@ -271,6 +271,7 @@ impl Config {
                     .unwrap_or(defaults.local_controller_server),
                 storage_initializer_image: some(storage_initializer_image.or(file.storage_initializer_image))
                     .unwrap_or(defaults.storage_initializer_image),
+                ..defaults
             },
             log_format: log_format.or(file.log_format).unwrap_or_default(),
         })

@@ -196,6 +196,9 @@ const LOOK: Duration = Duration::from_millis(80);
 const CALM: u32 = 4;
 /// And so many, where something is that may never come to an end. Stand-in pods take a second for some things.
 const STUCK: u32 = 20;
+/// A manager that is at work for so long without a change of anything tries again and again what fails for good: here that
+/// is after a second, and a watch that was lost is there again after five.
+const IN_VAIN: Duration = Duration::from_secs(8);
 /// How long is waited for what is sure to come to an end: when definitions have come or gone, the garbage collector stops
 /// until it knows all kinds, for half a minute at a time.
 const SURELY: Duration = Duration::from_secs(90);
@@ -273,6 +276,7 @@ impl Borrowed {
         let begun = Instant::now();
         let namespaces: Api<Namespace> = Api::all(self.admin.clone());
         let (mut still, mut seen) = (0, *self.seen.borrow());
+        let mut changed = begun;
         loop {
             sleep(LOOK).await;
             if still > 0 {
@@ -282,8 +286,12 @@ impl Borrowed {
             let newest = *self.seen.borrow();
             let is_still = newest == seen && !self.wire.is_asked() && is_idle();
             still = if is_still { still + 1 } else { 0 };
+            if newest != seen {
+                changed = Instant::now();
+            }
             seen = newest;
             let (enough, limit) = match self.objects.lock().unwrap().under_way() {
+                None if changed.elapsed() >= IN_VAIN => return,
                 None => (CALM, limit),
                 Some(Awaited::Perhaps(_)) => (STUCK, limit),
                 Some(Awaited::Surely(_)) => (u32::MAX, limit.max(SURELY)),

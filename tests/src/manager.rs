@@ -82,13 +82,22 @@ impl NodeParts for Held {
     fn kind_unknown(&self, _: ObjectKind) {}
 }
 
+/// Where time passes, a pod that was lost is replaced ten times as soon.
+fn settings(api: &Server) -> Settings {
+    let mut settings = Settings::default();
+    if let Server::Cluster(_) = api {
+        settings.replace_lost_after = Duration::from_secs(1);
+    }
+    settings
+}
+
 /// How long a manager puts things off: where time passes, nobody waits minutes for one that was refused nine times, nor a
 /// second for a status.
 pub(crate) fn pace(api: &Server) -> Pace {
     match api {
         Server::Sandbox(_) => Pace::default(),
         Server::Cluster(_) => Pace {
-            longest_retry: Duration::from_secs(4),
+            longest_retry: Duration::from_secs(1),
             status: Duration::from_millis(100),
         },
     }
@@ -110,7 +119,7 @@ impl Manager {
         let parts = Parts {
             client: api.manager(user),
             namespace: None,
-            settings: Settings::default(),
+            settings: settings(api),
             leader,
             nodes: Arc::new(held.clone()),
             metrics: Metrics::new(),

@@ -47,11 +47,11 @@ pub const USER: &str = "user";
 pub const A_WHILE: Duration = Duration::from_secs(60);
 /// The control planes that are lent give nodes up within seconds.
 pub const BEAT: Duration = Duration::from_secs(2);
-/// On a real control plane: what the manager does later than this (what failed again and again, it tries again later and
-/// later) is not waited for. A pod that failed is replaced after ten seconds.
-const SOON: Duration = Duration::from_secs(12);
+/// On a real control plane: what the manager does later than this is not waited for. What failed it tries again after a
+/// second there.
+const SOON: Duration = Duration::from_secs(3);
 /// On a real control plane nobody waits longer than this for time to pass: its own waits are set to be shorter.
-const LONG_ENOUGH: Duration = Duration::from_secs(20);
+const LONG_ENOUGH: Duration = Duration::from_secs(8);
 
 /// The cluster and the manager.
 pub struct World {
@@ -284,6 +284,12 @@ impl World {
                 self.settle().await;
             }
         }
+    }
+
+    /// Lets all of a time pass, and whatever follows from that happen.
+    pub async fn outlast(&self, time: Duration) {
+        self.wait(sleep(time)).await;
+        self.settle().await;
     }
 
     fn manager_is_idle(&self, time: Duration) -> bool {

@@ -1,7 +1,9 @@
 //! What whoever runs the manager has settled for all resources: the only input of a plan that no resource states.
 
-/// The settings that reach workers. Two plans made with different settings may differ, so a change of these may roll
-/// every worker.
+use std::time::Duration;
+
+/// What whoever runs the manager decides for all resources. Some of it reaches workers: a change of these may roll every
+/// worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Where a worker in its node's network finds the node's local controller (`LC_SERVER`); Sedna's configuration
@@ -10,6 +12,8 @@ pub struct Settings {
     /// The image of the container that fetches models and data sets before a worker starts. Its tag names the version
     /// of its arguments, not of the manager, so that a newer manager rolls no Deployment.
     pub storage_initializer_image: String,
+    /// A pod that was lost is replaced no sooner than this after it was made: a node may keep rejecting it.
+    pub replace_lost_after: Duration,
 }
 
 impl Default for Settings {
@@ -17,6 +21,7 @@ impl Default for Settings {
         Self {
             local_controller_server: "http://localhost:9100".to_owned(),
             storage_initializer_image: "skerry/storage-initializer:v1".to_owned(),
+            replace_lost_after: Duration::from_secs(10),
         }
     }
 }

@@ -305,7 +305,7 @@ async fn every_round_is_in_the_status_while_the_job_runs_and_the_models_metrics_
                 .await;
             assert_eq!(taken, Taken::Accepted);
         }
-        world.pass(Duration::from_secs(5)).await;
+        world.pass(Duration::from_secs(1)).await;
     }
     let job = world.object::<FederatedLearningJob>("surface").await;
     let rounds = job["status"]["rounds"].as_array().unwrap();

@@ -17,7 +17,13 @@ use skerry_workloads::ObjectKind;
 use crate::{CLOUD, EDGE, JOB, READY, RUNNING, SERVICE, Service, image, serving, training};
 
 /// Longer than a Lease stands that nobody renews.
-const TERM: Duration = Duration::from_secs(30);
+const TERM: Duration = Duration::from_secs(20);
+
+async fn until_holds(world: &World, claimant: &str) {
+    let what = format!("{claimant} as the Lease's holder");
+    let holds = async || (world.find::<Lease>(LEASE).await.is_some() && holder(world).await == claimant).then_some(());
+    world.until(&what, holds).await;
+}
 
 async fn holder(world: &World) -> String {
     let lease = world.object::<Lease>(LEASE).await;
@@ -33,7 +39,7 @@ async fn a_standby_writes_nothing_and_takes_over_everything() {
     let world = World::without_manager().await;
     let (first_held, second_held) = (Held::default(), Held::default());
     let first = Manager::contend(&world.api, "first", &first_held);
-    world.pass(TERM).await;
+    until_holds(&world, "first").await;
     let second = Manager::contend(&world.api, "second", &second_held);
     let mark = world.mark();
     world.apply(SERVICE).await;
@@ -55,7 +61,7 @@ async fn a_standby_writes_nothing_and_takes_over_everything() {
         )
         .await
         .unwrap();
-    world.pass(TERM).await;
+    world.outlast(TERM).await;
     assert_eq!(holder(&world).await, "second");
     let mut writes = world.writes_of("second", mark);
     writes.retain(|write| !write.contains("/status "));
@@ -77,7 +83,7 @@ async fn a_holder_that_cannot_renew_stops_writing_before_another_begins() {
     let world = World::without_manager().await;
     let (first_held, second_held) = (Held::default(), Held::default());
     let first = Manager::contend(&world.api, "first", &first_held);
-    world.pass(TERM).await;
+    until_holds(&world, "first").await;
     let second = Manager::contend(&world.api, "second", &second_held);
     world.apply(SERVICE).await;
     assert_eq!(holder(&world).await, "first");
@@ -87,8 +93,12 @@ async fn a_holder_that_cannot_renew_stops_writing_before_another_begins() {
         Match::any().user("first").resource("leases"),
         Fault::Timeout { applied: false },
     );
-    // A change every second keeps whoever may write busy.
-    for number in 1..60 {
+    // A change every second keeps whoever may write busy, for some time after the second has begun, too.
+    let (mut number, mut after) = (0, 0);
+    while after < 5 {
+        number += 1;
+        assert!(number < 60, "the second one never began");
+        after += i32::from(holder(&world).await == "second");
         let edit = json!({"spec": {"edgeWorker": {"hpa": {"maxReplicas": number}}}});
         world
             .view::<JointInferenceService>()

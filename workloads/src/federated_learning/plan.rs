@@ -54,7 +54,7 @@ pub(crate) fn plan(job: &FederatedLearningJob, seen: &Observed, settings: &Setti
             ..Plan::default()
         };
     }
-    let progress = progress(job, &owner, seen);
+    let progress = progress(job, &owner, seen, settings);
     let mut findings = findings(&owner, &progress);
     let children = if progress.decisions.iter().any(|decision| decision.step == Step::Record) {
         Children::Unchanged

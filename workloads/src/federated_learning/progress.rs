@@ -15,10 +15,7 @@ use super::{
     inputs::{Place, trainers},
     record::{ended, find},
 };
-use crate::{Finding, Live, Observed, inputs::source::Source, judge::pod::lost, render::owner::Owner};
-
-/// A pod that was lost is replaced no sooner than this after it was made: a node may keep rejecting it.
-const PACE: Duration = Duration::from_secs(10);
+use crate::{Finding, Live, Observed, Settings, inputs::source::Source, judge::pod::lost, render::owner::Owner};
 
 /// What is to become of a place's pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +87,16 @@ pub(crate) struct Progress<'a> {
 }
 
 /// Decides about every place.
-pub(crate) fn progress<'a>(job: &'a FederatedLearningJob, owner: &Owner, seen: &'a Observed) -> Progress<'a> {
+pub(crate) fn progress<'a>(
+    job: &'a FederatedLearningJob,
+    owner: &Owner,
+    seen: &'a Observed,
+    settings: &Settings,
+) -> Progress<'a> {
+    let rest = Rest {
+        now: seen.now,
+        least: settings.replace_lost_after,
+    };
     let recorded = job
         .status
         .as_ref()
@@ -100,11 +106,11 @@ pub(crate) fn progress<'a>(job: &'a FederatedLearningJob, owner: &Owner, seen: &
     let aggregator = look(Place::aggregator(job));
     let places: Vec<_> = trainers(job).map(look).collect();
 
-    let (mut step, mut uid) = aggregator.as_aggregator(seen.now);
+    let (mut step, mut uid) = aggregator.as_aggregator(rest);
     let has_ended = uid.is_some() && aggregator.outcome_recorded();
     let mut steps: Vec<_> = places
         .iter()
-        .map(|trainer| trainer.as_trainer(uid.as_deref(), seen.now))
+        .map(|trainer| trainer.as_trainer(uid.as_deref(), rest))
         .collect();
     let again = |(trainer, step): (&Look<'a>, &Step)| trainer.is_made_again(step, uid.as_deref());
     if has_ended && places.iter().zip(&steps).any(again) {
@@ -114,10 +120,7 @@ pub(crate) fn progress<'a>(job: &'a FederatedLearningJob, owner: &Owner, seen: &
             aggregator.make()
         };
         uid = None;
-        steps = places
-            .iter()
-            .map(|trainer| trainer.as_trainer(None, seen.now))
-            .collect();
+        steps = places.iter().map(|trainer| trainer.as_trainer(None, rest)).collect();
     }
     let decisions = std::iter::once((aggregator, step)).chain(places.into_iter().zip(steps));
     let decisions = decisions.map(
@@ -174,7 +177,7 @@ impl<'a> Look<'a> {
     }
 
     /// What is to become of the aggregator's pod, and the uid that trainers may work with.
-    fn as_aggregator(&self, now: Timestamp) -> (Step, Option<String>) {
+    fn as_aggregator(&self, rest: Rest) -> (Step, Option<String>) {
         let Some(pod) = self.pod else {
             let record = self.record.filter(|record| record.outcome == Some(Outcome::Succeeded));
             return match record.filter(|record| !self.changed(record.inputs_hash.as_deref())) {
@@ -199,14 +202,14 @@ impl<'a> Look<'a> {
         } else if pod.terminating() {
             (Step::Await, None)
         } else if let Some(how) = lost(pod) {
-            (replace_lost(pod, how, now), None)
+            (rest.replace(pod, how), None)
         } else {
             (Step::Keep, going_on())
         }
     }
 
     /// What is to become of a trainer's pod, beside the aggregator's pod of this uid.
-    fn as_trainer(&self, aggregator: Option<&str>, now: Timestamp) -> Step {
+    fn as_trainer(&self, aggregator: Option<&str>, rest: Rest) -> Step {
         let Some(pod) = self.pod else {
             return if self.counts_under(aggregator) && self.outcome_recorded() {
                 Step::Keep
@@ -230,7 +233,7 @@ impl<'a> Look<'a> {
         } else if !belongs {
             Step::Stop(Why::Aggregator)
         } else if let Some(how) = lost(pod) {
-            replace_lost(pod, how, now)
+            rest.replace(pod, how)
         } else if self.changed(pod.annotation(annotation::INPUTS_HASH)) {
             Step::Stop(Why::Changed)
         } else {
@@ -270,11 +273,21 @@ impl<'a> Look<'a> {
     }
 }
 
-fn replace_lost(pod: &Live, how: String, now: Timestamp) -> Step {
-    let made: Option<Timestamp> = pod.text("/metadata/creationTimestamp").parse().ok();
-    let age = made.and_then(|made| Duration::try_from(now.duration_since(made)).ok());
-    match age.and_then(|age| PACE.checked_sub(age)).filter(|left| !left.is_zero()) {
-        Some(left) => Step::Pace { how, left },
-        None => Step::Stop(Why::Lost(how)),
+/// How old a lost pod has to be for another to take its place.
+#[derive(Clone, Copy)]
+struct Rest {
+    now: Timestamp,
+    least: Duration,
+}
+
+impl Rest {
+    fn replace(self, pod: &Live, how: String) -> Step {
+        let made: Option<Timestamp> = pod.text("/metadata/creationTimestamp").parse().ok();
+        let age = made.and_then(|made| Duration::try_from(self.now.duration_since(made)).ok());
+        let left = age.and_then(|age| self.least.checked_sub(age));
+        match left.filter(|left| !left.is_zero()) {
+            Some(left) => Step::Pace { how, left },
+            None => Step::Stop(Why::Lost(how)),
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::FederatedLearningJob;
 use skerry_tests::{NAMESPACE, World, look::text};
 use skerry_workloads::ObjectKind;
+use tokio::time::sleep;
 
 use super::{JOB_CHILDREN, change_hands, make, report, running, train, with_definitions};
 use crate::{JOB, RUNNING, Service, edited, name, uid};
@@ -151,14 +152,20 @@ async fn there_never_are_two_pods_in_one_place() {
     let world = adopted().await;
     let edit = edited(JOB, "example/trainer-1:v1", "example/trainer-1:v2");
     world.try_apply(&edit).await.unwrap();
-    for _ in 0..120 {
+    let mut looks = 0;
+    loop {
         let pods = world.names::<Pod>().await;
-        let second = pods
-            .iter()
-            .filter(|pod| *pod == SECOND || pod.starts_with("surface-train-1-"));
+        let is_new = |pod: &&String| pod.starts_with("surface-train-1-");
+        let second = pods.iter().filter(|pod| *pod == SECOND || is_new(pod));
         assert!(second.count() <= 1, "{pods:?}");
-        world.pass(std::time::Duration::from_millis(500)).await;
+        if pods.iter().any(|pod| is_new(&pod)) {
+            break;
+        }
+        looks += 1;
+        assert!(looks < 1200, "the place is never taken: {pods:?}");
+        sleep(std::time::Duration::from_millis(50)).await;
     }
+    world.settle().await;
     assert_eq!(world.find::<Pod>(SECOND).await, None);
 }
 
