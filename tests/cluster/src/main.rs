@@ -197,7 +197,10 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let hosts = wanted(Tier::Hosts) && (!named || only.is_some()) && kubernetes == Version::WithNodes;
     let mut scenarios = SCENARIOS.to_vec();
     scenarios.retain(|name| wanted(Tier::Scenarios) && test.as_ref().is_none_or(|test| test == name));
-    let contract = only.is_some_and(|only| only == Tier::Contract);
+    let everything = !named && only.is_none();
+    // The sandbox is made after the Kubernetes that has nodes.
+    let with_nodes = everything && kubernetes == Version::WithNodes;
+    let contract = with_nodes || only == Some(Tier::Contract);
     let kept_from = match &abilities {
         Abilities::ControlPlanes(why) => Some(why.clone()),
         _ if hosts => packages::install().err().map(|error| format!("{error:#}")),
@@ -225,7 +228,11 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         contract: test_programs(if contract { &["contract"] } else { &[] })?
             .pop()
             .map(|(_, program)| program),
-        scale: (only == Some(Tier::Scale)).then(|| scale.gather()).transpose()?,
+        scale: match only {
+            Some(Tier::Scale) => Some(scale.gather()?),
+            None if with_nodes => Some(scale.shortened()?),
+            _ => None,
+        },
         skipped,
     };
     if let Some(hosts) = &mut built.hosts {
@@ -299,7 +306,8 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let tiers = thread::scope(|scope| {
         let tour = scope.spawn(|| hosts.map(Equipment::tour).transpose());
         let wanted = !built.scenarios.is_empty();
-        let scenarios = wanted.then(|| run_scenarios(&built, &arguments)).transpose();
+        let last = || comparisons(&built, &arguments);
+        let scenarios = wanted.then(|| run_scenarios(&built, &arguments, last)).transpose();
         let tour = tour.join().map_err(|_| anyhow!("the thread of the tour ended"))?;
         Ok::<_, anyhow::Error>([scenarios?, tour?])
     })?;
@@ -311,13 +319,22 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     if hosts.is_some() && arguments.is_everything() {
         good &= all_are_used(&built.role, &used)?;
     }
-    if let Some(contract) = &built.contract {
-        good &= run_contract(&built.kubernetes, contract, &arguments)?;
+    if built.scenarios.is_empty() {
+        good &= comparisons(&built, &arguments)?;
     }
+    Ok(end(good, &skipped))
+}
+
+/// The contract and the bench, as far as they are wanted: each has a control plane of its own. Whether the contract held.
+fn comparisons(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
+    let held = match &built.contract {
+        Some(contract) => run_contract(&built.kubernetes, contract, arguments)?,
+        None => true,
+    };
     if let Some(scale) = &built.scale {
         scale.measure(&built.kubernetes)?;
     }
-    Ok(end(good, &skipped))
+    Ok(held)
 }
 
 /// Whether the manager has a use for all that the chart lets it do; says so where it has none.

@@ -28,9 +28,13 @@ use skerry_cluster::{
 
 use crate::{Arguments, Built, Version};
 
-/// Runs the scenarios, as many at once as there are control planes; whether all held, and of which rights the manager made
-/// use.
-pub fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<(bool, BTreeSet<Right>)> {
+/// Runs the scenarios, as many at once as there are control planes, and with the longest program what takes less, to its end
+/// `last`; whether all held, and of which rights the manager made use.
+pub fn run_scenarios(
+    built: &Built,
+    arguments: &Arguments,
+    last: impl FnOnce() -> anyhow::Result<bool> + Send,
+) -> anyhow::Result<(bool, BTreeSet<Right>)> {
     let begun = Instant::now();
     let planes = start_planes(&built.kubernetes, arguments.planes)?;
     println!(
@@ -63,7 +67,7 @@ pub fn run_scenarios(built: &Built, arguments: &Arguments) -> anyhow::Result<(bo
     // The first program is by far the longest: the others run beside it, one after the other.
     let (first, others) = built.scenarios.split_at(built.scenarios.len().min(1));
     let good = thread::scope(|scope| {
-        let others = scope.spawn(|| lent.run(others, arguments));
+        let others = scope.spawn(|| Ok::<_, anyhow::Error>(lent.run(others, arguments)? & last()?));
         let first = lent.run(first, arguments);
         let others = others
             .join()

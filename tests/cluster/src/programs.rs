@@ -13,6 +13,14 @@ pub fn built(build: &mut Command, names: &[&str]) -> anyhow::Result<Vec<PathBuf>
     programs(&told, names)
 }
 
+/// The command line, as `cargo test` builds it for its tests.
+pub fn command_line() -> anyhow::Result<PathBuf> {
+    let mut build = skerry_dist::cargo();
+    build.args(["test", "--workspace", "--no-run", "--test", "joining"]);
+    let programs = built(&mut build, &["skerry"])?;
+    programs.into_iter().next().context("the command line was built")
+}
+
 /// The programs in cargo's messages.
 fn programs(told: &str, names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     let messages = told.lines().filter_map(|line| serde_json::from_str(line).ok());

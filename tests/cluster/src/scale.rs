@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     control_plane::{ControlPlane, Site},
     enclosure::FOLDER,
-    programs::built,
+    programs::{built, command_line},
 };
 
 /// How large the bench's first load is, and what is measured.
@@ -41,6 +41,15 @@ impl Scale {
             .pop(),
         };
         Ok(self)
+    }
+
+    /// So little, with the program that tests use, that it tells whether the bench works, and nothing of speed.
+    pub fn shortened(self) -> anyhow::Result<Self> {
+        Ok(Self {
+            services: 20,
+            jobs: 5,
+            skerry: Some(command_line()?),
+        })
     }
 
     /// Runs `skerry bench control-plane`, whose figures go to the caller's output.

@@ -21,7 +21,7 @@ use skerry_cluster::{
     hosts::{Hosts, Programs},
     leftovers,
     process::output,
-    programs::built,
+    programs::command_line,
     real::{self, Shown, Tour},
     rights::Right,
     table::{self, Run},
@@ -63,16 +63,12 @@ impl Equipment {
         // Each line names an image and its file.
         let files = told.lines().filter_map(|line| line.split_whitespace().nth(1));
         let root = skerry_dist::root();
-        // As `cargo test` builds it, for the tests of the command line.
-        let mut skerry = skerry_dist::cargo();
-        skerry.args(["test", "--workspace", "--no-run", "--test", "joining"]);
-        let skerry = built(&mut skerry, &["skerry"])?;
         Ok(Self {
             kubernetes: workshop.kubernetes()?,
             coredns: workshop.coredns()?,
             pause: workshop.pause()?,
             helm: workshop.helm()?,
-            skerry: skerry.into_iter().next().context("the command line was built")?,
+            skerry: command_line()?,
             images: files.map(|file| root.join(file)).collect(),
             shown: vec![],
         })
