@@ -254,7 +254,7 @@ impl ControlPlane {
             .arg(format!("--cluster-signing-key-file={}", self.file("ca.key")))
             .args(["--use-service-account-credentials=true", "--secure-port=0"]);
         if self.site.hasty {
-            command.args(["--node-monitor-grace-period=6s", "--node-monitor-period=1s"]);
+            command.args(["--node-monitor-grace-period=10s", "--node-monitor-period=1s"]);
         } else {
             // Kubelets give a sign of life every ten seconds.
             command.arg("--node-monitor-grace-period=24s");

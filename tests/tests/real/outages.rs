@@ -60,14 +60,36 @@ impl Drop for Manager {
     }
 }
 
+/// A manifest whose pods stay for five minutes on a node that is not heard of, as they do by default: these control planes
+/// give nodes up within seconds, and outages take longer.
+fn patient(manifest: &str) -> String {
+    let mut patient = String::new();
+    for line in manifest.lines() {
+        let key = line.trim_start();
+        let indent = " ".repeat(line.len() - key.len());
+        // Data sets have a node, too, at the first level.
+        if key.starts_with("nodeName: ") && indent.len() > 2 {
+            patient += &format!("{indent}tolerations:\n");
+            for taint in ["not-ready", "unreachable"] {
+                patient += &format!(
+                    "{indent}- {{key: node.kubernetes.io/{taint}, operator: Exists, effect: NoExecute, tolerationSeconds: 300}}\n"
+                );
+            }
+        }
+        patient += line;
+        patient.push('\n');
+    }
+    patient
+}
+
 /// A service and a job at work under a whole manager.
 async fn at_work() -> (Cluster, Manager) {
     let cluster = Cluster::of(World::without_manager().await);
     let manager = Manager::start(&cluster);
     manager.says(&cluster, "/readyz", 200, "ok").await;
     manager.says(&cluster, "/metrics", 200, "skerry_leader 1").await;
-    cluster.kubectl.apply(SERVICE).await;
-    cluster.kubectl.apply(JOB).await;
+    cluster.kubectl.apply(&patient(SERVICE)).await;
+    cluster.kubectl.apply(&patient(JOB)).await;
     cluster.settle().await;
     cluster.becomes_well().await;
     (cluster, manager)

@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::cache::Table;
 use super::clock::{Times, until};
@@ -138,21 +139,24 @@ impl Shared {
 async fn beat(client: Client, clock: Clock, nodes: Vec<String>, shared: Arc<Shared>) {
     let mut changed = shared.changed.subscribe();
     loop {
-        for node in &nodes {
-            if shared.read(|script| script.lost.contains(node)) {
-                continue;
+        let period = shared.read(|script| script.beat).unwrap_or(heartbeat::PERIOD);
+        let there = nodes
+            .iter()
+            .filter(|node| shared.read(|script| !script.lost.contains(*node)));
+        let signs = there.map(async |node| {
+            let alive = async {
+                heartbeat::beat(&client, &clock, node).await?;
+                heartbeat::contradict(&client, &clock, node).await
+            };
+            match timeout(period, alive).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(node, %error, "no sign of life given"),
+                Err(_) => tracing::debug!(node, "no sign of life was taken in time"),
             }
-            let mut alive = heartbeat::beat(&client, &clock, node).await;
-            if alive.is_ok() {
-                alive = heartbeat::contradict(&client, &clock, node).await;
-            }
-            if let Err(error) = alive {
-                tracing::debug!(node, %error, "no sign of life given");
-            }
-        }
-        let period = shared.read(|script| script.beat);
+        });
+        join_all(signs).await;
         // The sender is ours too, so it cannot be gone; either way the next beat is due.
-        let _ = tokio::time::timeout(period.unwrap_or(heartbeat::PERIOD), changed.changed()).await;
+        let _ = timeout(period, changed.changed()).await;
     }
 }
 
