@@ -194,8 +194,8 @@ const RESTLESS: [&str; 4] = ["Event", "Lease", "ConfigMap", "Secret"];
 const LOOK: Duration = Duration::from_millis(80);
 /// So many looks without a change tell that nothing more is to come, where nothing is under way.
 const CALM: u32 = 4;
-/// And so many, where something is that may never come to an end. Stand-in pods take a second for some things.
-const STUCK: u32 = 20;
+/// And so many, where something is that may never come to an end. On a busy machine its next step may take seconds.
+const STUCK: u32 = 60;
 /// A manager that is at work for so long without a change of anything tries again and again what fails for good: here that
 /// is after a second, and a watch that was lost is there again after five.
 const IN_VAIN: Duration = Duration::from_secs(8);
