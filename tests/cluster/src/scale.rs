@@ -59,7 +59,7 @@ impl Scale {
             kubernetes: kubernetes.to_owned(),
             folder: Path::new(FOLDER).join("scale"),
             address: Ipv4Addr::LOCALHOST,
-            port: 9_100,
+            port: 10_950,
             netns: None,
             known: None,
             hasty: false,

@@ -221,8 +221,12 @@ const POD: Kind = Kind {
         FREE,
         OWNED,
         UNKNOWN,
-        || json!({"spec": {"containers": [{"name": "c", "image": "i:2"}]}}),
-        || json!({"spec": {"containers": [{"name": "c", "image": "i:1", "env": [{"name": "A", "value": "1"}]}]}}),
+        // A pod that is made of one of these alone has no volume with a token either.
+        || json!({"spec": {"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i:2"}]}}),
+        || {
+            json!({"spec": {"automountServiceAccountToken": false,
+                "containers": [{"name": "c", "image": "i:1", "env": [{"name": "A", "value": "1"}]}]}})
+        },
         || json!({"spec": {"nodeName": "node-1"}}),
         || json!({"spec": {"restartPolicy": "Never"}}),
         || json!({"spec": {"restartPolicy": "Wrong"}}),
