@@ -11,7 +11,7 @@ pub fn train(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.apply(&tour.example("data/nodes.yaml")?)?;
     for pod in DATA {
         let done = "--for=jsonpath={.status.phase}=Succeeded";
-        tour.kubectl(&["wait", "pod", pod, done, "--timeout=1m"])?;
+        tour.kubectl(&["wait", "pod", pod, done, "--timeout=3m"])?;
     }
     tour.apply(&tour.example("federated-learning/digits.yaml")?)?;
     tour.wait_for_success("learn-digits")?;

@@ -96,7 +96,7 @@ impl Tour<'_> {
     /// Waits until all pods of a workload, such as a Deployment, are as it says.
     pub(super) fn rolled_out(&self, namespace: &str, kind: &str, name: &str) -> anyhow::Result<()> {
         let workload = format!("{kind}/{name}");
-        self.kubectl(&["rollout", "status", &workload, "--namespace", namespace, "--timeout=2m"])
+        self.kubectl(&["rollout", "status", &workload, "--namespace", namespace, "--timeout=3m"])
             .map(drop)
     }
 

@@ -122,7 +122,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "--namespace",
         HERE,
         "--for=jsonpath={.status.phase}=Succeeded",
-        "--timeout=2m",
+        "--timeout=3m",
     ])?;
     let now = tour.get(&["jointinferenceservices"])?;
     let status = |list: &serde_json::Value| {

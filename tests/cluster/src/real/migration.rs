@@ -69,9 +69,9 @@ pub fn changes_hands(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 
 /// As the page about installing says how everything goes.
 fn empty_the_cluster(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    tour.kubectl(&["delete", "ji,fl", "--all", "--timeout=60s"])?;
+    tour.kubectl(&["delete", "ji,fl", "--all", "--timeout=3m"])?;
     tour.follow(INSTALLING, "helm uninstall")?;
-    tour.shell("kubectl delete --filename charts/skerry/files/crds --timeout=60s")?;
+    tour.shell("kubectl delete --filename charts/skerry/files/crds --timeout=3m")?;
     until(PATIENCE, || {
         let left = tour.list(&["pods", "--selector", super::kubernetes::OF_SERVICES])?;
         Ok(left.is_empty().then_some(()))
@@ -98,7 +98,7 @@ fn sedna_runs(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
     let mut definitions = DEFINITIONS.to_owned();
     definitions.extend(OTHERS.map(definition));
     tour.create("kubectl", &definitions)?;
-    tour.kubectl(&["wait", "crds", "--all", "--for=condition=Established", "--timeout=30s"])?;
+    tour.kubectl(&["wait", "crds", "--all", "--for=condition=Established", "--timeout=3m"])?;
     tour.apply(CONTROL)?;
     tour.apply(OBJECTS)?;
     let uid = |kind, name| -> anyhow::Result<String> {
@@ -118,7 +118,7 @@ fn sedna_runs(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
         "--namespace",
         PLANT,
         "--for=condition=Ready",
-        "--timeout=60s",
+        "--timeout=3m",
     ])?;
     // As Sedna so often leaves it: running, and failed for good.
     let status = json!({"status": {"active": 0, "failed": 2, "startTime": "2026-01-01T00:00:00Z", "conditions": [
@@ -216,7 +216,7 @@ fn replace_the_rest(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "--namespace",
         PLANT,
         "--for=condition=Ready",
-        "--timeout=60s",
+        "--timeout=3m",
     ])?;
     let before = pods(tour)?;
     let trainer = format!(" {TRAINER}");

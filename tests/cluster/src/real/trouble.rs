@@ -58,7 +58,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "what ran on the edge at the beginning of the cut runs at its end"
     );
     EDGE.restore()?;
-    tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=60s"])?;
+    tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=3m"])?;
     tour.wait_until_ready(&["jointinferenceservice", "read-digits"])?;
     let after = until(PATIENCE, || Ok(tour.pod_of("read-digits", "edge").ok()))?;
     ensure!(
@@ -102,13 +102,13 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "node",
         EDGE.name,
         "--for=condition=Ready=Unknown",
-        "--timeout=90s",
+        "--timeout=3m",
     ])?;
     tour.wait_for(&["jointinferenceservice", "read-digits"], "Ready", |status, _, _| {
         status == "False"
     })?;
     tour.hosts.edge.power_on()?;
-    tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=60s"])?;
+    tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=3m"])?;
     tour.wait_until_ready(&["jointinferenceservice", "read-digits"])?;
     let after = tour.pod_of("read-digits", "edge")?;
     ensure!(
@@ -185,7 +185,7 @@ pub fn evicted(tour: &mut Tour<'_>) -> anyhow::Result<()> {
             "--force",
             "--ignore-daemonsets",
             "--delete-emptydir-data",
-            "--timeout=60s",
+            "--timeout=3m",
         ];
         tour.kubectl(&[&["drain", "cloud-1", &these], &rest[..]].concat())?;
     }
