@@ -100,6 +100,10 @@ pub const BATCH_CHANGES: usize = 256;
 /// Reports in flight to the manager before one is answered.
 pub const REPORT_WINDOW: usize = 64;
 
+/// Of these, on one resource: what is said of a busy one leaves room for what is said of others, and still goes in one write
+/// of its status.
+pub const REPORT_SHARE: usize = 48;
+
 /// The shortest and the longest wait before a report that could not be carried out is sent again.
 pub const REPORT_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
@@ -202,6 +206,7 @@ mod tests {
             ("WINDOW_BYTES", bytes(WINDOW_BYTES)),
             ("BATCH_CHANGES", BATCH_CHANGES.to_string()),
             ("REPORT_WINDOW", REPORT_WINDOW.to_string()),
+            ("REPORT_SHARE", REPORT_SHARE.to_string()),
             ("REPORT_RETRY", range(REPORT_RETRY)),
             ("STATUS_PACE", seconds(STATUS_PACE)),
             ("MAX_ITEMS", MAX_ITEMS.to_string()),

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     message::{OutboxDepth, Upstream},
-    node::{self, Asked, Batch, Input, Outgoing, Output, State},
+    node::{self, Asked, Batch, Input, Outgoing, Output, State, Wanted},
     object::Row,
     report::ReportResult,
     transport::{
@@ -39,8 +39,8 @@ pub trait Store: Send + Sync + 'static {
     /// The rows of all items.
     fn rows(&self) -> impl Future<Output = Result<Vec<Row>, Self::Error>> + Send;
 
-    /// At most `limit` entries of the outbox with numbers above `after`, in order.
-    fn fetch(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Outgoing>, Self::Error>> + Send;
+    /// What is wanted of the outbox, in order.
+    fn fetch(&self, wanted: Wanted) -> impl Future<Output = Result<Vec<Outgoing>, Self::Error>> + Send;
 
     /// How much waits in the outbox; nothing where it is not counted.
     fn outbox(&self) -> impl Future<Output = Result<Option<OutboxDepth>, Self::Error>> + Send {
@@ -133,7 +133,7 @@ pub async fn run<D, S>(
                     }
                     Output::Store(batch) => orders.push(Order::Store(batch)),
                     Output::ReadRows => orders.push(Order::Rows),
-                    Output::Fetch { after, limit } => orders.push(Order::Fetch { after, limit }),
+                    Output::Fetch(wanted) => orders.push(Order::Fetch(wanted)),
                     Output::Weigh => orders.push(Order::Weigh),
                     Output::Settle { seq, result } => orders.push(Order::Settle { seq, result }),
                 }
@@ -198,7 +198,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<'_, Io> {
 enum Order {
     Store(Batch),
     Rows,
-    Fetch { after: u64, limit: usize },
+    Fetch(Wanted),
     Weigh,
     Settle { seq: u64, result: ReportResult },
 }
@@ -248,8 +248,8 @@ async fn carry_out<S: Store>(store: Arc<S>, order: Order) -> Option<Input> {
             Err(error) => failed(Asked::Store)(error),
         },
         Order::Rows => store.rows().await.map_or_else(failed(Asked::Rows), Input::Rows),
-        Order::Fetch { after, limit } => store
-            .fetch(after, limit)
+        Order::Fetch(wanted) => store
+            .fetch(wanted)
             .await
             .map_or_else(failed(Asked::Fetch), Input::Fetched),
         // The next time is soon enough.

@@ -12,7 +12,7 @@ use skerry_edge::{
     ReportResult, Row,
     link::{self, Signals},
     message::OutboxDepth,
-    node::{Batch, Identity, Outgoing, Session, State},
+    node::{Batch, Identity, Outgoing, Session, State, Wanted},
     transport::client::Dialer,
 };
 use uuid::Uuid;
@@ -115,17 +115,26 @@ impl link::Store for Linked {
         Ok(Some(OutboxDepth { messages, bytes }))
     }
 
-    async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
+    async fn fetch(&self, mut wanted: Wanted) -> Result<Vec<Outgoing>, StoreError> {
         let kept = self.kept().clone();
         for seq in kept {
             if self.store.settle(seq).await?.await.is_ok() {
                 self.kept().remove(&seq);
             }
         }
-        let mut outgoing = self.counted(self.store.fetch(after, limit).await)?;
-        let kept = self.kept();
-        outgoing.retain(|outgoing| !kept.contains(&outgoing.seq()));
-        Ok(outgoing)
+        loop {
+            let mut outgoing = self.counted(self.store.fetch_wanted(wanted.clone()).await)?;
+            let Some(last) = outgoing.last().map(Outgoing::seq) else {
+                return Ok(outgoing);
+            };
+            let kept = self.kept();
+            outgoing.retain(|outgoing| !kept.contains(&outgoing.seq()));
+            if !outgoing.is_empty() {
+                return Ok(outgoing);
+            }
+            // Nothing would mean that there is no more.
+            wanted.after = last;
+        }
     }
 
     async fn settle(&self, seq: u64, result: ReportResult) -> Result<(), StoreError> {
@@ -200,11 +209,22 @@ mod tests {
         }
         store.break_outbox(true).await;
         linked.settle(1, ReportResult::Accepted {}).await.unwrap();
-        let left = linked.fetch(0, 10).await.unwrap();
+        let wanted = |limit| Wanted {
+            of: None,
+            after: 0,
+            limit,
+        };
+        let left = linked.fetch(wanted(10)).await.unwrap();
         assert_eq!(left.iter().map(Outgoing::seq).collect::<Vec<_>>(), [2]);
+        let left = linked.fetch(wanted(1)).await.unwrap();
+        assert_eq!(
+            left.iter().map(Outgoing::seq).collect::<Vec<_>>(),
+            [2],
+            "it hides nothing behind it"
+        );
         assert_eq!(store.fetch(0, 10).await.unwrap().len(), 2, "it could not be removed");
         store.break_outbox(false).await;
-        linked.fetch(0, 10).await.unwrap();
+        linked.fetch(wanted(10)).await.unwrap();
         assert_eq!(
             store.fetch(0, 10).await.unwrap().len(),
             1,

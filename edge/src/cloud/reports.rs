@@ -5,7 +5,7 @@
 //! start begins with nothing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -40,7 +40,8 @@ impl Verdict {
 pub(super) struct Reports {
     boot: String,
     pending: BTreeSet<u64>,
-    done: BTreeMap<u64, ReportResult>,
+    /// In the order in which they were last answered.
+    done: VecDeque<(u64, ReportResult)>,
 }
 
 /// What a report that came is.
@@ -68,8 +69,10 @@ impl Reports {
     }
 
     pub(super) fn take(&mut self, seq: u64) -> Taken {
-        if let Some(result) = self.done.get(&seq) {
-            return Taken::Done(result.clone());
+        let at = self.done.iter().position(|(done, _)| *done == seq);
+        if let Some((_, result)) = at.and_then(|at| self.done.remove(at)) {
+            self.done.push_back((seq, result.clone()));
+            return Taken::Done(result);
         }
         if self.pending.contains(&seq) {
             return Taken::Pending;
@@ -83,7 +86,7 @@ impl Reports {
 
     /// The node has the answers of all before `seq`.
     pub(super) fn settled(&mut self, seq: u64) {
-        self.done = self.done.split_off(&seq);
+        self.done.retain(|(done, _)| *done >= seq);
     }
 
     /// A report of this start was carried out; false where another start has come meanwhile.
@@ -92,11 +95,11 @@ impl Reports {
             return false;
         }
         if let Verdict::Done(result) = verdict {
-            self.done.insert(seq, result.clone());
+            self.done.push_back((seq, result.clone()));
         }
-        // The node has at most a window of reports without an answer, and those are the last ones.
+        // Answers arrive in their order, and the node waits for a window of them at most: for the last ones.
         while self.done.len() > limits::REPORT_WINDOW {
-            self.done.pop_first();
+            self.done.pop_front();
         }
         true
     }
@@ -149,6 +152,22 @@ mod tests {
         reports.boot("b");
         assert_eq!(reports.take(1), Taken::New);
         assert!(!reports.finish("a", 2, OK), "an answer to the old start");
+    }
+
+    #[test]
+    fn the_answers_that_were_given_last_are_kept_whatever_their_numbers() {
+        let mut reports = Reports::default();
+        let far = 1_000_000;
+        for seq in (far..).take(limits::REPORT_WINDOW).chain([1]) {
+            assert_eq!(reports.take(seq), Taken::New);
+            reports.finish("", seq, OK);
+        }
+        assert_eq!(reports.take(1), Taken::Done(ACCEPTED));
+        assert_eq!(reports.take(far + 1), Taken::Done(ACCEPTED), "given once more");
+        assert_eq!(reports.take(2), Taken::New);
+        reports.finish("", 2, OK);
+        assert_eq!(reports.take(far + 1), Taken::Done(ACCEPTED));
+        assert_eq!(reports.take(far + 2), Taken::New, "the node has had that one");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::store::{Batch, Outgoing};
+use super::store::{Batch, Outgoing, Wanted};
 use crate::{
     message::{Downstream, MessageError, OutboxDepth, Received, Upstream},
     object::Row,
@@ -89,12 +89,7 @@ pub enum Output {
     /// Read the rows of all that the store holds; then [`Input::Rows`]. Never asked for while a batch is being stored.
     ReadRows,
     /// Read from the outbox, in order; then [`Input::Fetched`], with nothing where there is nothing.
-    Fetch {
-        /// Only what has a higher number.
-        after: u64,
-        /// At most so many.
-        limit: usize,
-    },
+    Fetch(Wanted),
     /// Find out how much waits in the outbox; then [`Input::Weighed`].
     Weigh,
     /// Remove this from the outbox, where it still is there: the manager has answered it.

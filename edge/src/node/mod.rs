@@ -11,7 +11,7 @@ pub mod store;
 pub use event::{Asked, Identity, Input, Output, State};
 pub use reconnect::Reconnect;
 pub use session::Session;
-pub use store::{Batch, Change, Outgoing};
+pub use store::{Batch, Change, Outgoing, Wanted};
 
 #[cfg(test)]
 mod tests;

@@ -1,27 +1,55 @@
 //! The reports on their way from the durable outbox to the manager: which are to be read, which are in flight.
+//!
+//! ```text
+//!   outbox ── read in order ─┬─▶ in flight ──▶ answered
+//!                            └─ no share left, or put off ─▶ apart: the resource is read by itself from there
+//! ```
+//!
+//! Decides that what is said of one resource never holds up what is said of another: the manager writes a resource at most
+//! once a [`limits::STATUS_PACE`], so a resource of which much waits has a share of the window, and goes on from where it
+//! was left. What is said of one resource stays in its order.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
-use super::store::Outgoing;
-use crate::{limits, message::Upstream};
+use super::store::{Outgoing, Wanted};
+use crate::{limits, message::Upstream, object::ObjectKey};
 
 /// The window over the durable outbox.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    in_flight: BTreeSet<u64>,
-    /// The last number read in this session.
+    in_flight: BTreeMap<u64, ObjectKey>,
+    /// What the session before had in flight. It goes first and alone: of so many the manager remembers the answers.
+    again: BTreeSet<u64>,
+    /// The last number read, of all resources.
     read_to: u64,
     reading: Option<Reading>,
+    /// What was answered since that was asked for, and may have been read all the same.
+    answered: BTreeSet<u64>,
     /// Whether the outbox may hold more than was read.
     more: bool,
-    /// When to go back to which number, because the manager could not carry it out yet.
-    retry: Option<(Duration, u64)>,
+    /// What is passed over where all is read; whatever waits longest is the first.
+    apart: VecDeque<Apart>,
+    /// Whether the last read was of one of these, so that neither they nor the others wait for ever.
+    was_apart: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A resource that is read by itself.
+#[derive(Debug)]
+struct Apart {
+    key: ObjectKey,
+    /// All of its reports up to this number are in flight or answered.
+    read_to: u64,
+    /// When to read it again, because the manager could not carry one out yet.
+    until: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
 enum Reading {
-    /// What comes is sent.
-    Current,
+    All,
+    Of(ObjectKey),
     /// The session that asked is over: what comes is dropped, since earlier reports have to go first again.
     Stale,
 }
@@ -29,11 +57,17 @@ enum Reading {
 impl Window {
     /// A session has come up: everything that the outbox holds is owed.
     pub(super) fn open(&mut self) {
-        self.in_flight.clear();
-        self.read_to = 0;
+        for (seq, key) in std::mem::take(&mut self.in_flight) {
+            // What is behind one that was put off was put off as well, and goes after that one.
+            let behind = self.apart.iter().any(|apart| apart.key == key && apart.read_to < seq);
+            if !behind {
+                self.again.insert(seq);
+            }
+        }
+        self.apart.clear();
+        self.read_to = self.again.first().map_or(0, |first| first.saturating_sub(1));
         self.more = true;
-        self.retry = None;
-        self.reading = self.reading.map(|_| Reading::Stale);
+        self.reading = self.reading.take().map(|_| Reading::Stale);
     }
 
     /// Something was put into the outbox.
@@ -41,177 +75,171 @@ impl Window {
         self.more = true;
     }
 
-    /// What to read now, if anything: after which number, and how many.
-    pub(super) fn want(&mut self, now: Duration) -> Option<(u64, usize)> {
+    /// What to read now, if anything.
+    pub(super) fn want(&mut self, now: Duration) -> Option<Wanted> {
         if self.reading.is_some() {
             return None;
         }
-        if let Some((_, seq)) = self.retry.take_if(|(at, _)| now >= *at) {
-            self.read_to = self.read_to.min(seq.saturating_sub(1));
-            self.more = true;
+        for apart in &mut self.apart {
+            apart.until.take_if(|until| now >= *until);
         }
         let room = limits::REPORT_WINDOW.saturating_sub(self.in_flight.len());
-        if !self.more || room == 0 {
+        if room == 0 {
             return None;
         }
+        let ready = || {
+            let mut apart = self.apart.iter().filter(|apart| apart.until.is_none());
+            apart.find_map(|Apart { key, read_to, .. }| {
+                let share = self.share_left(key).min(room);
+                (share > 0).then(|| (key.clone(), *read_to, share))
+            })
+        };
+        let ready = (!self.more || !self.was_apart).then(ready).flatten();
+        self.was_apart = ready.is_some();
+        if let Some((key, after, limit)) = ready {
+            self.reading = Some(Reading::Of(key.clone()));
+            let of = Some(key);
+            return Some(Wanted { of, after, limit });
+        }
         // Cleared before the outbox is read: what is put in meanwhile sets it again.
-        self.more = false;
-        self.reading = Some(Reading::Current);
-        Some((self.read_to, room))
+        std::mem::take(&mut self.more).then(|| {
+            self.reading = Some(Reading::All);
+            Wanted {
+                of: None,
+                after: self.read_to,
+                limit: room,
+            }
+        })
     }
 
     /// Takes what was read; the frames to send.
     pub(super) fn read(&mut self, outgoing: Vec<Outgoing>) -> Vec<Upstream> {
-        let current = self.reading.take() == Some(Reading::Current);
-        if !current || outgoing.is_empty() {
-            return Vec::new();
-        }
-        // Whether there was more than was asked for is found out by asking again.
-        self.more = true;
-        self.read_to = self.read_to.max(outgoing.last().map_or(0, Outgoing::seq));
-        // What is in flight is met again where the window went back.
-        let fresh: Vec<_> = outgoing
-            .into_iter()
-            .filter(|outgoing| self.in_flight.insert(outgoing.seq()))
-            .collect();
-        let settled = self.in_flight.first().copied().unwrap_or_default();
+        let answered = std::mem::take(&mut self.answered);
+        let fresh = match self.reading.take() {
+            Some(Reading::All) => self.read_all(outgoing, &answered),
+            Some(Reading::Of(key)) => self.read_apart(&key, outgoing, &answered),
+            Some(Reading::Stale) | None => Vec::new(),
+        };
+        let first = self.in_flight.keys().next().into_iter().chain(self.again.first()).min();
+        let settled = first.copied().unwrap_or_default();
         fresh
             .into_iter()
             .map(|outgoing| outgoing.into_message(settled))
             .collect()
     }
 
+    fn read_all(&mut self, outgoing: Vec<Outgoing>, answered: &BTreeSet<u64>) -> Vec<Outgoing> {
+        let again = !self.again.is_empty();
+        if let Some(last) = outgoing.last() {
+            // Whether there was more than was asked for is found out by asking again.
+            self.more = true;
+            self.read_to = self.read_to.max(last.seq());
+        } else {
+            self.again.clear();
+        }
+        let fresh = outgoing
+            .into_iter()
+            .filter(|outgoing| {
+                if again && !self.again.remove(&outgoing.seq()) {
+                    return false;
+                }
+                !answered.contains(&outgoing.seq()) && self.send(outgoing)
+            })
+            .collect();
+        if again {
+            // What is not there any more was replaced.
+            self.again = self.again.split_off(&self.read_to.saturating_add(1));
+            if self.again.is_empty() {
+                self.read_to = 0;
+                self.more = true;
+            }
+        }
+        fresh
+    }
+
+    /// Whether this goes now. It has come in its turn among all.
+    fn send(&mut self, outgoing: &Outgoing) -> bool {
+        let (seq, key) = (outgoing.seq(), outgoing.key());
+        if self.in_flight.contains_key(&seq) || self.apart.iter().any(|apart| apart.key == key) {
+            return false;
+        }
+        if self.share_left(&key) == 0 {
+            let read_to = seq.saturating_sub(1);
+            let until = None;
+            self.apart.push_back(Apart { key, read_to, until });
+            return false;
+        }
+        self.in_flight.insert(seq, key);
+        true
+    }
+
+    fn read_apart(&mut self, key: &ObjectKey, mut outgoing: Vec<Outgoing>, answered: &BTreeSet<u64>) -> Vec<Outgoing> {
+        let at = self.apart.iter().position(|apart| apart.key == *key);
+        let Some(mut apart) = at.and_then(|at| self.apart.remove(at)) else {
+            return Vec::new();
+        };
+        if apart.until.is_some() {
+            // One before these was put off meanwhile.
+            self.apart.push_back(apart);
+            return Vec::new();
+        }
+        let Some(last) = outgoing.last() else {
+            // What comes later is read with all others: its numbers are above all that were read.
+            return Vec::new();
+        };
+        apart.read_to = last.seq();
+        self.apart.push_back(apart);
+        outgoing.retain(|outgoing| {
+            let seq = outgoing.seq();
+            !answered.contains(&seq) && self.in_flight.insert(seq, key.clone()).is_none()
+        });
+        outgoing
+    }
+
+    fn share_left(&self, key: &ObjectKey) -> usize {
+        let taken = self.in_flight.values().filter(|of| *of == key).count();
+        limits::REPORT_SHARE.saturating_sub(taken)
+    }
+
     /// The outbox could not be read.
     pub(super) fn read_failed(&mut self) {
         self.reading = None;
+        self.answered.clear();
         self.more = true;
     }
 
     /// Takes the answer to a report; false where the report was not in flight.
     pub(super) fn answered(&mut self, seq: u64) -> bool {
-        self.in_flight.remove(&seq)
+        let answered = self.in_flight.remove(&seq).is_some();
+        if answered && self.reading.is_some() {
+            self.answered.insert(seq);
+        }
+        answered
     }
 
-    /// The manager could not carry out this report: it goes again at `at`, and does not hold up others until then.
+    /// The manager could not carry out this report: it goes again at `at`, with all that is said of its resource after it,
+    /// and does not hold up others until then.
     pub(super) fn later(&mut self, seq: u64, at: Duration) {
-        if self.in_flight.remove(&seq) {
-            let (sooner, first) = self.retry.unwrap_or((at, seq));
-            self.retry = Some((sooner.min(at), first.min(seq)));
+        let Some(key) = self.in_flight.remove(&seq) else {
+            return;
+        };
+        let read_to = seq.saturating_sub(1);
+        if let Some(apart) = self.apart.iter_mut().find(|apart| apart.key == key) {
+            apart.read_to = apart.read_to.min(read_to);
+            apart.until = Some(apart.until.map_or(at, |until| until.min(at)));
+        } else {
+            let until = Some(at);
+            self.apart.push_back(Apart { key, read_to, until });
         }
     }
 
     /// When [`Window::want`] has to be asked again although nothing happened.
     pub(super) fn wake_at(&self) -> Option<Duration> {
         // What is being read comes first, and wakes us.
-        self.retry.filter(|_| self.reading.is_none()).map(|(at, _)| at)
+        let waiting = self.apart.iter().filter_map(|apart| apart.until);
+        waiting.min().filter(|_| self.reading.is_none())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Duration = Duration::from_secs(1);
-
-    fn gaps(seqs: std::ops::RangeInclusive<u64>) -> Vec<Outgoing> {
-        seqs.map(|seq| Outgoing::Gap { seq, count: 1 }).collect()
-    }
-
-    #[test]
-    fn reads_on_until_nothing_comes_and_again_when_the_outbox_grew() {
-        let mut window = Window::default();
-        assert_eq!(window.want(NOW), None, "no session yet");
-        window.open();
-        assert_eq!(window.want(NOW), Some((0, limits::REPORT_WINDOW)));
-        assert_eq!(window.want(NOW), None, "one read at a time");
-        assert_eq!(window.read(gaps(5..=6)).len(), 2);
-        assert_eq!(window.want(NOW), Some((6, limits::REPORT_WINDOW - 2)));
-        assert!(window.read(vec![]).is_empty());
-        assert_eq!(window.want(NOW), None);
-        window.grew();
-        assert!(window.want(NOW).is_some());
-    }
-
-    #[test]
-    fn what_is_put_in_while_the_outbox_is_read_is_not_overlooked() {
-        let mut window = Window::default();
-        window.open();
-        window.want(NOW);
-        window.grew();
-        window.read(vec![]);
-        assert!(window.want(NOW).is_some());
-    }
-
-    #[test]
-    fn the_window_is_bounded_and_answers_open_it() {
-        let mut window = Window::default();
-        window.open();
-        window.want(NOW);
-        window.read(gaps(1..=limits::REPORT_WINDOW as u64));
-        assert_eq!(window.want(NOW), None);
-        assert!(window.answered(3));
-        assert!(!window.answered(3), "once");
-        assert_eq!(window.want(NOW), Some((limits::REPORT_WINDOW as u64, 1)));
-    }
-
-    #[test]
-    fn a_new_session_starts_over_and_drops_what_the_old_one_asked_for() {
-        let mut window = Window::default();
-        window.open();
-        window.want(NOW);
-        window.read(gaps(1..=4));
-        window.want(NOW);
-        window.open();
-        assert_eq!(window.want(NOW), None, "the old read has to return first");
-        assert!(window.read(gaps(5..=6)).is_empty());
-        assert_eq!(window.want(NOW), Some((0, limits::REPORT_WINDOW)));
-    }
-
-    #[test]
-    fn settled_is_the_lowest_in_flight() {
-        let mut window = Window::default();
-        window.open();
-        window.want(NOW);
-        window.read(gaps(3..=5));
-        window.answered(3);
-        window.want(NOW);
-        let report = |seq| {
-            Outgoing::Report(crate::report::Report {
-                seq,
-                key: crate::object::ObjectKey::new("dataset", "default", "d"),
-                uid: String::new(),
-                observed_at: jiff::Timestamp::UNIX_EPOCH,
-                payload: crate::report::ReportPayload::DatasetSamples { count: 1 },
-            })
-        };
-        let frames = window.read(vec![report(6)]);
-        assert!(matches!(frames[..], [Upstream::Report { settled: 4, .. }]));
-    }
-
-    #[test]
-    fn what_has_to_wait_is_read_again_in_its_time_and_holds_up_nothing() {
-        let mut window = Window::default();
-        window.open();
-        window.want(NOW);
-        window.read(gaps(1..=3));
-        window.later(2, NOW * 3);
-        window.later(3, NOW * 2);
-        assert_eq!(
-            window.want(NOW),
-            Some((3, limits::REPORT_WINDOW - 1)),
-            "the next ones go on"
-        );
-        assert_eq!(window.read(gaps(4..=4)).len(), 1);
-        window.want(NOW);
-        window.read(vec![]);
-        assert_eq!((window.want(NOW), window.wake_at()), (None, Some(NOW * 2)));
-        assert_eq!(window.want(NOW * 2), Some((1, limits::REPORT_WINDOW - 2)));
-        let again: Vec<_> = window.read(gaps(2..=4)).into_iter().collect();
-        assert_eq!(
-            again,
-            [2, 3].map(|seq| Upstream::Gap { seq, count: 1 }),
-            "4 is in flight still"
-        );
-        assert_eq!(window.wake_at(), None);
-    }
-}
+mod tests;

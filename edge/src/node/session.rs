@@ -533,9 +533,7 @@ impl Session {
                     self.storing = Some(position.clone());
                     out.push(Output::Store(Batch { changes, position }));
                 }
-                if let Some((after, limit)) = self.outbox.want(now) {
-                    out.push(Output::Fetch { after, limit });
-                }
+                out.extend(self.outbox.want(now).map(Output::Fetch));
             }
         }
     }

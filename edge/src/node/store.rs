@@ -5,7 +5,7 @@
 
 use crate::{
     message::Upstream,
-    object::{Credential, Item, ItemKey, Object, Row},
+    object::{Credential, Item, ItemKey, Object, ObjectKey, Row},
     position::Position,
     report::Report,
 };
@@ -76,11 +76,41 @@ impl Outgoing {
         }
     }
 
+    /// The resource that it is about. A gap is about none: the parts of its key are empty, and so they are in the outbox.
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Self::Report(report) => report.key.clone(),
+            Self::Gap { .. } => ObjectKey::new("", "", ""),
+        }
+    }
+
     /// The frame that carries it.
     pub fn into_message(self, settled: u64) -> Upstream {
         match self {
             Self::Report(report) => Upstream::Report { settled, report },
             Self::Gap { seq, count } => Upstream::Gap { seq, count },
         }
+    }
+}
+
+/// What is to be read of the outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Only what is about this resource; see [`Outgoing::key`].
+    pub of: Option<ObjectKey>,
+    /// Only what has a higher number.
+    pub after: u64,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Wanted {
+    /// Picks what is wanted out of all that is waiting, which comes in order.
+    pub fn pick(&self, waiting: impl IntoIterator<Item = Outgoing>) -> Vec<Outgoing> {
+        let Self { of, after, limit } = self;
+        let wanted = waiting
+            .into_iter()
+            .filter(|outgoing| outgoing.seq() > *after && of.as_ref().is_none_or(|of| outgoing.key() == *of));
+        wanted.take(*limit).collect()
     }
 }

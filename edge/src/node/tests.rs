@@ -94,10 +94,11 @@ impl Link {
         let mut link = Self::greeting(Some(position(5)));
         assert_eq!(
             link.frame(resume()),
-            [Output::Fetch {
+            [Output::Fetch(Wanted {
+                of: None,
                 after: 0,
                 limit: limits::REPORT_WINDOW
-            }]
+            })]
         );
         assert_eq!(link.session.state(), State::Live);
         link

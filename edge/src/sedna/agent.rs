@@ -13,7 +13,7 @@ use super::envelope::{Envelope, Said};
 use crate::{
     hash::ContentHash,
     limits,
-    node::{Batch, Change, Outgoing},
+    node::{Batch, Change, Outgoing, Wanted},
     object::{Credential, Item, ItemKey, ObjectKey, Row},
     report::Report,
 };
@@ -175,10 +175,9 @@ impl Agent {
         self.outbox.len() >= limits::REPORT_WINDOW
     }
 
-    /// Reports after this number, in order.
-    pub fn fetch(&self, after: u64, limit: usize) -> Vec<Outgoing> {
-        let reports = self.outbox.range(after.saturating_add(1)..).take(limit);
-        reports.map(|(_, report)| Outgoing::Report(report.clone())).collect()
+    /// The reports that are wanted, in order.
+    pub fn fetch(&self, wanted: &Wanted) -> Vec<Outgoing> {
+        wanted.pick(self.outbox.values().cloned().map(Outgoing::Report))
     }
 
     /// A report was answered.

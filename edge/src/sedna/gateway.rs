@@ -26,7 +26,7 @@ use super::{
 use crate::{
     limits,
     link::{self, Signals, Store},
-    node::{Batch, Identity, Outgoing, Session, State},
+    node::{Batch, Identity, Outgoing, Session, State, Wanted},
     object::Row,
     report::ReportResult,
 };
@@ -165,8 +165,8 @@ impl Store for Told {
         self.agent(|agent| agent.rows())
     }
 
-    async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, Gone> {
-        self.agent(|agent| agent.fetch(after, limit))
+    async fn fetch(&self, wanted: Wanted) -> Result<Vec<Outgoing>, Gone> {
+        self.agent(|agent| agent.fetch(&wanted))
     }
 
     async fn settle(&self, seq: u64, _: ReportResult) -> Result<(), Gone> {

@@ -30,7 +30,7 @@ use outbox::Homes;
 pub use outbox::{NewReport, OutboxLimits, Totals};
 use skerry_edge::{
     Credential, Object, ObjectKey, Position, Row,
-    node::{Batch, Change, Outgoing},
+    node::{Batch, Change, Outgoing, Wanted},
 };
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use writer::{Closure, Database, Message, State, Writer};
@@ -186,13 +186,21 @@ impl Store {
     /// At most `limit` of what the outbox holds after this number, in order: what can be sent to a manager that wants to know
     /// of which resource it is.
     pub async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
-        self.call(move |database| outbox::fetch(database, after, limit, Homes::Only))
+        let of = None;
+        self.fetch_wanted(Wanted { of, after, limit }).await
+    }
+
+    /// As [`Store::fetch`], of one resource where it is named.
+    pub async fn fetch_wanted(&self, wanted: Wanted) -> Result<Vec<Outgoing>, StoreError> {
+        self.call(move |database| outbox::fetch(database, &wanted, Homes::Only))
             .await
     }
 
     /// As [`Store::fetch`], with what waits for its object, too: its uid is empty.
     pub async fn fetch_homeless_too(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, StoreError> {
-        self.call(move |database| outbox::fetch(database, after, limit, Homes::OrNone))
+        let of = None;
+        let wanted = Wanted { of, after, limit };
+        self.call(move |database| outbox::fetch(database, &wanted, Homes::OrNone))
             .await
     }
 

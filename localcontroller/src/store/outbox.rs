@@ -9,7 +9,10 @@
 
 use rusqlite::params;
 use serde::Deserialize;
-use skerry_edge::{ObjectKey, Report, ReportPayload, node::Outgoing};
+use skerry_edge::{
+    ObjectKey, Report, ReportPayload,
+    node::{Outgoing, Wanted},
+};
 
 use super::{error::StoreError, items::Workers, writer::Database};
 
@@ -289,18 +292,27 @@ pub(super) enum Homes {
     OrNone,
 }
 
-/// What is to be sent after this number, in order.
-pub(super) fn fetch(
-    database: &mut Database,
-    after: u64,
-    limit: usize,
-    homes: Homes,
-) -> Result<Vec<Outgoing>, StoreError> {
+/// What is to be sent, in order.
+pub(super) fn fetch(database: &mut Database, wanted: &Wanted, homes: Homes) -> Result<Vec<Outgoing>, StoreError> {
     type Read = (u64, u8, ObjectKey, Option<String>, String, String);
+    let Wanted { of, after, limit } = wanted;
+    let (kind, namespace, name) = match of {
+        Some(ObjectKey { kind, namespace, name }) => (Some(kind), Some(namespace), Some(name)),
+        None => (None, None, None),
+    };
     let rows: Vec<Read> = database.all(
         "SELECT seq, class, kind, namespace, name, uid, observed_at, payload FROM outbox
-         WHERE seq > ?1 AND (uid IS NOT NULL OR class = ?2 OR ?4) ORDER BY seq LIMIT ?3",
-        params![after, Class::Gap as u8, limit, homes == Homes::OrNone],
+         WHERE seq > ?1 AND (uid IS NOT NULL OR class = ?2 OR ?4)
+         AND (?5 IS NULL OR (kind = ?5 AND namespace = ?6 AND name = ?7)) ORDER BY seq LIMIT ?3",
+        params![
+            after,
+            Class::Gap as u8,
+            limit,
+            homes == Homes::OrNone,
+            kind,
+            namespace,
+            name
+        ],
         |row| {
             let key = ObjectKey::new(
                 row.get::<_, String>(2)?,

@@ -215,12 +215,9 @@ impl World {
                 ("store", Some(node::Input::Stored { holds }))
             }
             node::Output::ReadRows => ("rows", Some(node::Input::Rows(self.rows.values().cloned().collect()))),
-            node::Output::Fetch { after, limit } => {
-                let wanted = self.outbox.iter().filter(|seq| **seq > after).take(limit);
-                (
-                    "fetch",
-                    Some(node::Input::Fetched(wanted.map(|&seq| outgoing(seq)).collect())),
-                )
+            node::Output::Fetch(wanted) => {
+                let picked = wanted.pick(self.outbox.iter().map(|&seq| outgoing(seq)));
+                ("fetch", Some(node::Input::Fetched(picked)))
             }
             node::Output::Weigh => {
                 let waiting = OutboxDepth {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Body, ContentHash, Credential, Epoch, Object, ObjectKey, Position, ReportPayload, limits,
-    node::{Batch, Change, Outgoing},
+    node::{Batch, Change, Outgoing, Wanted},
     transport::client::Dialer as _,
 };
 
@@ -88,7 +88,12 @@ fn owed(agent: &Agent) -> Vec<(u64, String)> {
         Outgoing::Report(report) => (report.seq, report.uid),
         Outgoing::Gap { .. } => panic!("nothing is given up"),
     };
-    agent.fetch(0, 100).into_iter().map(report).collect()
+    let wanted = Wanted {
+        of: None,
+        after: 0,
+        limit: 100,
+    };
+    agent.fetch(&wanted).into_iter().map(report).collect()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use skerry_edge::{
     Epoch, Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, limits,
     message::OutboxDepth,
-    node::{Asked, Batch, Change, Identity, Input, Outgoing, Output, Session},
+    node::{Asked, Batch, Change, Identity, Input, Outgoing, Output, Session, Wanted},
 };
 
 use super::{World, id};
@@ -23,7 +23,7 @@ pub(super) struct Disk {
 pub(super) enum Order {
     Store(Batch),
     Rows,
-    Fetch { after: u64, limit: usize },
+    Fetch(Wanted),
     Weigh,
     Settle { seq: u64, result: ReportResult },
 }
@@ -68,7 +68,7 @@ impl World {
                         assert!(!self.is_storing(), "rows are read of a store at rest");
                         self.orders.push_back(Order::Rows);
                     }
-                    Output::Fetch { after, limit } => self.orders.push_back(Order::Fetch { after, limit }),
+                    Output::Fetch(wanted) => self.orders.push_back(Order::Fetch(wanted)),
                     Output::Weigh => self.orders.push_back(Order::Weigh),
                     Output::Settle { seq, result } => self.orders.push_back(Order::Settle { seq, result }),
                 }
@@ -93,9 +93,8 @@ impl World {
                 let rows = self.disk.items.values().map(Item::row).collect();
                 self.node(Input::Rows(rows));
             }
-            Some(Order::Fetch { after, limit }) => {
-                let entries = self.disk.outbox.range(after + 1..).take(limit);
-                let outgoing = entries.map(|(_, report)| Outgoing::Report(report.clone())).collect();
+            Some(Order::Fetch(wanted)) => {
+                let outgoing = wanted.pick(self.disk.outbox.values().cloned().map(Outgoing::Report));
                 self.node(Input::Fetched(outgoing));
             }
             Some(Order::Weigh) => {
@@ -168,7 +167,7 @@ impl World {
         let asked = match self.orders.front() {
             Some(Order::Store(_)) => Asked::Store,
             Some(Order::Rows) => Asked::Rows,
-            Some(Order::Fetch { .. }) => Asked::Fetch,
+            Some(Order::Fetch(_)) => Asked::Fetch,
             Some(Order::Weigh | Order::Settle { .. }) | None => return,
         };
         self.orders.pop_front();

@@ -123,3 +123,54 @@ async fn a_flood_costs_one_write_a_second_and_resource_and_no_read_and_no_round_
     );
     assert_eq!(cluster.status(&dataset()).await["numberOfSamples"], json!(floods));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_on_one_resource_does_not_hold_up_what_is_said_of_others() {
+    let cluster = Cluster::start().await;
+    let node = Running::start(cluster.serve());
+    for object in [model(), dataset(), job(), service()] {
+        cluster.create(&object).await;
+    }
+    settle().await;
+    let job_key = ObjectKey::new("federatedlearningjob", "default", "job");
+    let (service_key, dataset_key) = (
+        ObjectKey::new("jointinferenceservice", "default", "service"),
+        ObjectKey::new("dataset", "default", "d"),
+    );
+    let rounds = 5 * limits::REPORT_WINDOW as u64;
+    {
+        let mut disk = node.disk.lock();
+        for number in 1..=rounds {
+            assert!(disk.say(&job_key, round(number)));
+        }
+        assert!(disk.say(&service_key, figures(7)) && disk.report(&dataset_key, 9));
+    }
+    node.signals.outbox.notify_one();
+    sleep(limits::STATUS_PACE / 2).await;
+    let settled = || node.disk.lock().settled.len() as u64;
+    assert!(settled() < rounds / 2, "most of the rounds wait");
+    assert_eq!(cluster.status(&dataset()).await["numberOfSamples"], json!(9));
+    assert_eq!(
+        cluster.status(&service()).await["metrics"],
+        json!([{"key": "inferenceNumber", "value": "7"}])
+    );
+    while settled() < rounds + 2 {
+        sleep(limits::STATUS_PACE).await;
+    }
+    let accepted = |(_, result): &(_, ReportResult)| *result == ReportResult::Accepted {};
+    assert!(node.disk.lock().settled.values().all(accepted));
+    let told = cluster.status(&job()).await;
+    let numbers: Vec<_> = told["rounds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|round| &round["round"])
+        .collect();
+    let kept = numbers.len() as u64;
+    assert_eq!(
+        json!(numbers),
+        json!((rounds - kept + 1..=rounds).collect::<Vec<_>>()),
+        "of the rounds the last are kept, each"
+    );
+    assert!(kept >= 100);
+}

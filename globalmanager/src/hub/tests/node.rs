@@ -8,7 +8,7 @@ use skerry_edge::{
     Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, Row,
     link::Store,
     message::OutboxDepth,
-    node::{Batch, Change, Identity, Outgoing, Session},
+    node::{Batch, Change, Identity, Outgoing, Session, Wanted},
 };
 
 /// What outlives the node's process.
@@ -110,15 +110,10 @@ impl Store for MemoryStore {
         Ok(self.disk.lock().items.values().map(Item::row).collect())
     }
 
-    async fn fetch(&self, after: u64, limit: usize) -> Result<Vec<Outgoing>, Infallible> {
+    async fn fetch(&self, wanted: Wanted) -> Result<Vec<Outgoing>, Infallible> {
         self.wait().await;
         let disk = self.disk.lock();
-        Ok(disk
-            .outbox
-            .range(after + 1..)
-            .take(limit)
-            .map(|(_, report)| Outgoing::Report(report.clone()))
-            .collect())
+        Ok(wanted.pick(disk.outbox.values().cloned().map(Outgoing::Report)))
     }
 
     async fn outbox(&self) -> Result<Option<OutboxDepth>, Infallible> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 use parking_lot::Mutex;
 use skerry_edge::{
     ItemKey, Position, ReportResult, Row, link,
-    node::{Batch, Change, Outgoing},
+    node::{Batch, Change, Outgoing, Wanted},
 };
 
 use super::{
@@ -142,7 +142,7 @@ impl link::Store for Memory {
         Ok(self.state.lock().content.rows.values().cloned().collect())
     }
 
-    async fn fetch(&self, _after: u64, _limit: usize) -> Result<Vec<Outgoing>, Infallible> {
+    async fn fetch(&self, _wanted: Wanted) -> Result<Vec<Outgoing>, Infallible> {
         Ok(Vec::new())
     }
 
