@@ -175,7 +175,7 @@ impl Hub {
     }
 
     /// Whether there is an `EdgeNode` of this node; nothing where that is not known yet.
-    fn joined(&self, node: &str) -> Option<bool> {
+    pub(crate) fn joined(&self, node: &str) -> Option<bool> {
         self.shared.joined.lock().as_ref().map(|joined| joined.contains(node))
     }
 

@@ -33,6 +33,9 @@ const LOOK: Duration = Duration::from_secs(30);
 /// hour.
 const PACE: Duration = Duration::from_millis(100);
 
+/// `EdgeNode`s that are read one by one; more are listed with all others.
+const FEW: usize = 16;
+
 /// Reports in an outbox that are no more than on their way.
 const NOISE_MESSAGES: i64 = 16;
 /// And bytes.
@@ -58,8 +61,11 @@ pub struct Sessions {
     nodes: Api<DynamicObject>,
     hub: Hub,
     /// By node; nothing where the API server was not asked in this term.
-    written: Option<BTreeMap<String, Option<Session>>>,
+    written: Option<Written>,
 }
+
+/// What the API server has of each `EdgeNode`.
+type Written = BTreeMap<String, Option<Session>>;
 
 impl Sessions {
     /// Nothing is known yet.
@@ -85,9 +91,8 @@ impl Sessions {
             .map(|node| (node.name.clone(), node))
             .collect();
         let known = match self.written.take() {
-            // Who joined meanwhile is not among those that are known.
-            Some(written) if present.keys().all(|node| written.contains_key(node)) => written,
-            _ => self.read().await?,
+            Some(written) => self.with_those_that_joined(written, &present).await?,
+            None => self.read().await?,
         };
         let mut written = BTreeMap::new();
         for (name, before) in known {
@@ -104,16 +109,31 @@ impl Sessions {
         Ok(())
     }
 
-    async fn read(&self) -> Result<BTreeMap<String, Option<Session>>, IdentityError> {
+    /// What is known, of the `EdgeNode`s that there are: whoever has none is asked for never.
+    async fn with_those_that_joined(
+        &self,
+        mut known: Written,
+        present: &BTreeMap<String, NodeStatus>,
+    ) -> Result<Written, IdentityError> {
+        known.retain(|node, _| self.hub.joined(node) != Some(false));
+        let joined: Vec<_> = present
+            .keys()
+            .filter(|node| !known.contains_key(*node) && self.hub.joined(node) == Some(true))
+            .collect();
+        if joined.len() > FEW {
+            return self.read().await;
+        }
+        for node in joined {
+            let found = self.nodes.get_opt(node).await.map_err(api("read the EdgeNode"))?;
+            // Where it was deleted meanwhile, the watch will tell.
+            known.extend(found.as_ref().map(read));
+        }
+        Ok(known)
+    }
+
+    async fn read(&self) -> Result<Written, IdentityError> {
         let found = self.nodes.list(&ListParams::default()).await;
-        let read = |node: DynamicObject| {
-            let session = node.data.pointer("/status/session").cloned();
-            (
-                node.name_any(),
-                session.and_then(|session| serde_json::from_value(session).ok()),
-            )
-        };
-        Ok(found.map_err(api("list EdgeNodes"))?.into_iter().map(read).collect())
+        Ok(found.map_err(api("list EdgeNodes"))?.iter().map(read).collect())
     }
 
     async fn write(&self, name: &str, session: &Session) -> Result<(), IdentityError> {
@@ -131,6 +151,14 @@ impl Sessions {
             written => written.map(drop).map_err(api("write the EdgeNode")),
         }
     }
+}
+
+fn read(node: &DynamicObject) -> (String, Option<Session>) {
+    let session = node.data.pointer("/status/session").cloned();
+    (
+        node.name_any(),
+        session.and_then(|session| serde_json::from_value(session).ok()),
+    )
 }
 
 /// What is to be told of a node; nothing of one that has never had a session.

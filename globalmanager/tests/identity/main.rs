@@ -4,6 +4,7 @@
 // A set-up that fails is the test's verdict.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+mod asking;
 #[path = "../common/mod.rs"]
 mod common;
 mod party;

@@ -1,0 +1,70 @@
+//! What it costs the API server that operators see how sessions stand.
+
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use serde_json::json;
+use skerry_edge::{Object, ObjectKey};
+use skerry_globalmanager::{hub::Part, identity::sessions::Sessions};
+
+use crate::party::{Cluster, Node};
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// A client whose requests are noted.
+fn watched(cluster: &Cluster) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let (client, asked) = (cluster.client(), Arc::<Mutex<Vec<String>>>::default());
+    let noted = asked.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let asked = format!("{} {}", request.method(), request.uri().path());
+        noted.lock().unwrap().push(asked);
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    (Client::new(service, "default"), asked)
+}
+
+#[tokio::test]
+async fn names_without_an_edge_node_cost_the_api_server_nothing() {
+    let cluster = Cluster::new().await;
+    let manager = cluster.manager().await;
+    let (client, asked) = watched(&cluster);
+    let mut sessions = Sessions::new(&client, "default", manager.hub.clone());
+    let owner = ObjectKey::new("dataset", "default", "d");
+    let part = |uid: &str| Part {
+        object: Object {
+            key: owner.clone(),
+            uid: uid.to_owned(),
+            generation: 1,
+            body: json!({}).into(),
+        },
+        credentials: vec![],
+    };
+    let names = (0..50).map(|number| format!("plain-{number}"));
+    manager.hub.set(&owner, names.map(|name| (name, part("u"))).collect());
+    sessions.look(Timestamp::now()).await.unwrap();
+    assert_eq!(std::mem::take(&mut *asked.lock().unwrap()).len(), 1, "a list, once");
+    for _ in 0..5 {
+        sessions.look(Timestamp::now()).await.unwrap();
+    }
+    assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+
+    let mut node = Node::new("edge-1");
+    node.join(&manager, &cluster.invite("edge-1", HOUR).await)
+        .await
+        .unwrap();
+    let _live = manager.connect(&node, "edge-1").await.unwrap().welcomed().await;
+    // Until the watch has told of it.
+    while asked.lock().unwrap().is_empty() {
+        sessions.look(Timestamp::now()).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let path = "/apis/skerry.io/v1alpha1/namespaces/default/edgenodes/edge-1";
+    assert_eq!(
+        std::mem::take(&mut *asked.lock().unwrap()),
+        [format!("GET {path}"), format!("PATCH {path}/status")]
+    );
+    sessions.look(Timestamp::now()).await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+}
