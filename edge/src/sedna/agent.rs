@@ -15,15 +15,23 @@ use crate::{
     limits,
     node::{Batch, Change, Outgoing, Wanted},
     object::{Credential, Item, ItemKey, ObjectKey, Row},
-    report::Report,
+    report::{Report, ReportPayload},
 };
 
 /// Bytes of reports that wait for their object. The oldest go first: an agent may report for ever on what is no more.
 /// Little, since this is what somebody can have us keep who only says that he is a node.
 pub const HOMELESS: usize = 64 * 1024;
 
+/// Bytes of reports that were not answered, from which on nothing is read of the agent. With one more report and those that
+/// waited for their object it has us keep a quarter of a MiB at most.
+pub const OWED: usize = 64 * 1024;
+
 /// What one of them takes beside its message.
 const ROW: usize = 512;
+
+fn size(payload: &ReportPayload) -> usize {
+    payload.message().map_or(0, |message| message.json().len()) + ROW
+}
 
 /// The state of one agent.
 #[derive(Debug)]
@@ -134,8 +142,7 @@ impl Agent {
     pub fn report(&mut self, now: Timestamp, said: Said) {
         let Some(item) = self.held.get(&ItemKey::from(said.key.clone())) else {
             self.homeless.push_back(said);
-            let size = |said: &Said| said.payload.message().map_or(0, |message| message.json().len()) + ROW;
-            while self.homeless.iter().map(size).sum::<usize>() > HOMELESS {
+            while self.homeless.iter().map(|said| size(&said.payload)).sum::<usize>() > HOMELESS {
                 self.homeless.pop_front();
             }
             return;
@@ -172,7 +179,8 @@ impl Agent {
 
     /// Whether as much is kept as can be under way, so that nothing may be read of the agent: it then waits for itself.
     pub fn full(&self) -> bool {
-        self.outbox.len() >= limits::REPORT_WINDOW
+        let bytes: usize = self.outbox.values().map(|report| size(&report.payload)).sum();
+        self.outbox.len() >= limits::REPORT_WINDOW || bytes >= OWED
     }
 
     /// The reports that are wanted, in order.

@@ -44,6 +44,10 @@ const TAKEN_UP: Duration = Duration::from_secs(30);
 /// Bytes of a message of an agent: the largest report, in base64.
 pub const MAX_MESSAGE: usize = limits::MAX_REPORT / 3 * 4 + 4096;
 
+/// How long an agent that has gone is remembered: over a night without the site's link. One that comes later is told
+/// everything as if it were new, and may hold what was deleted meanwhile until it is restarted.
+const REMEMBERED: Duration = Duration::from_secs(12 * 60 * 60);
+
 /// The agents, by node. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Agents(Arc<Mutex<HashMap<String, Arc<Entry>>>>);
@@ -59,7 +63,9 @@ struct Entry {
 #[derive(Debug)]
 struct Turn {
     agent: Agent,
-    turn: u64,
+    number: u64,
+    /// Since when it has been gone.
+    gone: Option<Instant>,
 }
 
 /// Why a gateway's session ends.
@@ -82,20 +88,28 @@ pub trait Ear: Send + Sync {
 impl Agents {
     fn connected(&self, node: &str) -> (Arc<Entry>, u64) {
         let mut agents = self.lock();
+        // Whenever one comes is often enough: what is kept of all is bounded.
+        let now = Instant::now();
+        agents.retain(|_, entry| entry.lock().gone.is_none_or(|gone| now < gone + REMEMBERED));
         let entry = agents
             .entry(node.to_owned())
             .or_insert_with(|| {
                 let agent = Agent::new(format!("{:032x}", rand::random::<u128>()));
                 Arc::new(Entry {
-                    state: Mutex::new(Turn { agent, turn: 0 }),
+                    state: Mutex::new(Turn {
+                        agent,
+                        number: 0,
+                        gone: None,
+                    }),
                     room: Notify::new(),
                 })
             })
             .clone();
         let mut state = entry.lock();
-        state.turn += 1;
+        state.number += 1;
+        state.gone = None;
         state.agent.connected();
-        let turn = state.turn;
+        let turn = state.number;
         drop((state, agents));
         (entry, turn)
     }
@@ -104,7 +118,11 @@ impl Agents {
         let mut agents = self.lock();
         let Some(entry) = agents.get(node) else { return };
         let mut state = entry.lock();
-        let forget = state.turn == turn && !state.agent.disconnected();
+        if state.number != turn {
+            return;
+        }
+        let forget = !state.agent.disconnected();
+        state.gone = Some(Instant::now());
         drop(state);
         if forget {
             agents.remove(node);
@@ -137,7 +155,7 @@ struct Told {
 impl Told {
     fn agent<T>(&self, with: impl FnOnce(&mut Agent) -> T) -> Result<T, Gone> {
         let mut state = self.entry.lock();
-        if state.turn == self.turn {
+        if state.number == self.turn {
             Ok(with(&mut state.agent))
         } else {
             Err(Gone::Replaced)
@@ -212,6 +230,7 @@ pub async fn serve(wire: WebSocket, node: String, agents: Agents, dialer: PipeDi
         entry,
         ordered,
         signals,
+        state,
         node: &node,
         ear,
         queue: VecDeque::new(),
@@ -220,7 +239,7 @@ pub async fn serve(wire: WebSocket, node: String, agents: Agents, dialer: PipeDi
         heard: now,
         ping_at: now + limits::PING_AFTER,
     };
-    let why = gateway.run(state, now + TAKEN_UP).await;
+    let why = gateway.run(now + TAKEN_UP).await;
     tracing::info!(node, why, "a connection of an old agent was ended");
     let Gateway {
         wire, ordered, signals, ..
@@ -238,11 +257,20 @@ async fn goodbye(mut wire: WebSocket) {
     while let Some(Ok(_)) = wire.recv().await {}
 }
 
+/// Why a connection is ended whose session with the manager is.
+const OVER: &str = "its session with the manager is over";
+
+fn over(state: &State) -> bool {
+    matches!(state, State::Waiting { cause: Some(_), .. })
+}
+
 struct Gateway<'a> {
     wire: WebSocket,
     entry: Arc<Entry>,
     ordered: mpsc::Receiver<Order>,
     signals: Signals,
+    /// How its session stands.
+    state: watch::Receiver<State>,
     node: &'a str,
     ear: &'a dyn Ear,
     queue: VecDeque<Envelope>,
@@ -255,17 +283,18 @@ struct Gateway<'a> {
 
 impl Gateway<'_> {
     /// Runs until either side has gone; why it did.
-    async fn run(&mut self, mut state: watch::Receiver<State>, up_until: Instant) -> &'static str {
+    async fn run(&mut self, up_until: Instant) -> &'static str {
         let mut live = false;
         loop {
             // What is not read waits in the agent, which then waits for itself.
             let full = self.entry.lock().agent.full();
             tokio::select! {
-                changed = state.changed() => match (changed, state.borrow_and_update().clone()) {
-                    (Ok(()), State::Live) => live = true,
-                    (Ok(()), State::Waiting { cause: None, .. } | State::Connecting) => {}
-                    (Ok(()), State::Waiting { .. }) | (Err(_), _) => return "its session with the manager is over",
-                },
+                changed = self.state.changed() => {
+                    if changed.is_err() || over(&self.state.borrow_and_update()) {
+                        return OVER;
+                    }
+                    live |= *self.state.borrow() == State::Live;
+                }
                 () = sleep_until(up_until), if !live => return "the manager did not take it up",
                 ordered = self.ordered.recv(), if self.written.is_none() => {
                     let Some((envelopes, written)) = ordered else { return "its session is over" };
@@ -275,9 +304,9 @@ impl Gateway<'_> {
                 }
                 () = sleep_until(self.send_at), if !self.queue.is_empty() => {
                     if let Some(envelope) = self.queue.pop_front()
-                        && !self.write(Message::Text(envelope.encode().into())).await
+                        && let Err(why) = self.write(Message::Text(envelope.encode().into())).await
                     {
-                        return "it cannot be written to";
+                        return why;
                     }
                     self.send_at = Instant::now() + PACE;
                     self.report_written();
@@ -300,8 +329,8 @@ impl Gateway<'_> {
                         return "it has fallen silent";
                     }
                     self.ping_at = now + limits::PING_AFTER;
-                    if !self.write(Message::Ping(Vec::new().into())).await {
-                        return "it cannot be written to";
+                    if let Err(why) = self.write(Message::Ping(Vec::new().into())).await {
+                        return why;
                     }
                 }
             }
@@ -317,9 +346,16 @@ impl Gateway<'_> {
         }
     }
 
-    /// Whether it was written.
-    async fn write(&mut self, message: Message) -> bool {
-        matches!(timeout(limits::IDLE, self.wire.send(message)).await, Ok(Ok(())))
+    /// Writes this, or says why not. An agent that does not read is not waited for once its session is over.
+    async fn write(&mut self, message: Message) -> Result<(), &'static str> {
+        tokio::select! {
+            biased;
+            written = timeout(limits::IDLE, self.wire.send(message)) => match written {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(_)) | Err(_) => Err("it cannot be written to"),
+            },
+            _ = self.state.wait_for(over) => Err(OVER),
+        }
     }
 
     /// Takes what the agent says; false where that is its last.
@@ -342,3 +378,6 @@ impl Gateway<'_> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

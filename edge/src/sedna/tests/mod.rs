@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    agent::{Agent, HOMELESS},
+    agent::{Agent, HOMELESS, OWED},
     envelope::{Envelope, Said},
     pipe::pipes,
 };
@@ -255,6 +255,23 @@ fn what_somebody_can_have_kept_who_says_a_name_is_bounded() {
     assert!(kept > 0 && kept * 1_000 < HOMELESS, "{kept}");
     assert_eq!(agent.full(), kept >= limits::REPORT_WINDOW);
     assert!(!agent.disconnected() || agent.holds() > 0);
+}
+
+#[test]
+fn what_is_kept_of_reports_is_bounded_in_bytes() {
+    for length in [1, 1_000, 100_000] {
+        let mut agent = Agent::new("b".to_owned());
+        told(&mut agent, vec![Change::Put(object("d", 1))]);
+        let mut taken = 0;
+        while !agent.full() {
+            agent.report(NOW, event("d", &"x".repeat(length)));
+            taken += 1;
+        }
+        assert!(taken == 1 || length * taken < 2 * OWED, "{taken} of {length}");
+        assert_eq!(owed(&agent).len(), taken, "none is dropped");
+        agent.settle(1);
+        assert!(!agent.full(), "there is room again");
+    }
 }
 
 #[tokio::test]

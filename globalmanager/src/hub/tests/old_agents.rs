@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use skerry_edge::transport::client::Dialer as _;
 use tokio::{
     io::DuplexStream,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 use tokio_tungstenite::{
     WebSocketStream, client_async,
@@ -334,6 +334,24 @@ async fn a_name_is_no_proof_where_others_prove_theirs() {
     cluster.hub.stand_down();
     second.ended().await;
     assert_eq!(dial(NODE).await, Err(503));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_read_holds_up_no_stop() {
+    let (cluster, dialer) = world(OldAgents::default()).await;
+    let _lc = SednaLc::connect(&dialer).await;
+    // More than fits on the way to it.
+    for number in 0..10 {
+        let spec = json!({"url": format!("/{}", "x".repeat(20_000)), "format": "txt", "nodeName": NODE});
+        cluster
+            .create(&object("Dataset", &format!("large-{number}"), &spec))
+            .await;
+    }
+    sleep(Duration::from_secs(5)).await;
+    let began = Instant::now();
+    cluster.hub.shut_down().await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
