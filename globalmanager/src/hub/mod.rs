@@ -179,6 +179,13 @@ impl Hub {
         self.shared.joined.lock().as_ref().map(|joined| joined.contains(node))
     }
 
+    /// Whether anything is placed on the node.
+    fn places_on(&self, node: &str) -> bool {
+        let mut state = self.shared.state.lock();
+        let node = state.placements.node_mut(node);
+        node.is_some_and(|node| node.objects.counts().assigned > 0)
+    }
+
     /// The version of the local controller that the node is connected with.
     fn agent_of(&self, node: &str) -> Option<String> {
         let state = self.shared.state.lock();

@@ -37,6 +37,9 @@ use super::{Hub, nodelay};
 /// Agents at once. Each may have us keep a quarter of a MiB without having proven anything.
 const AGENTS: usize = 512;
 
+/// Of these, agents of nodes on which nothing is placed: whoever invents names takes the places of no others.
+const IDLE: usize = 64;
+
 /// What goes over the listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OldAgents {
@@ -53,7 +56,10 @@ struct Door {
     old: OldAgents,
     agents: Agents,
     dialer: PipeDialer,
+    /// For nodes on which something is placed.
     places: Arc<Semaphore>,
+    /// For any.
+    idle: Arc<Semaphore>,
 }
 
 /// Why an agent is sent away: a word for metrics, and what it is answered.
@@ -78,7 +84,8 @@ impl Hub {
             old,
             agents: Agents::default(),
             dialer,
-            places: Arc::new(Semaphore::new(AGENTS)),
+            places: Arc::new(Semaphore::new(AGENTS - IDLE)),
+            idle: Arc::new(Semaphore::new(IDLE)),
         };
         // Sedna's manager serves every path.
         let outer = Router::new().fallback(take).with_state(door);
@@ -159,14 +166,16 @@ impl Door {
                 "node {name} is connected by a local controller of Skerry"
             )));
         }
-        let full = || {
-            (
-                "agents",
-                StatusCode::TOO_MANY_REQUESTS,
-                format!("{AGENTS} old agents are connected"),
-            )
+        let any = || self.idle.clone().try_acquire_owned();
+        let (room, whose) = if self.hub.places_on(name) {
+            (self.places.clone().try_acquire_owned().or_else(|_| any()), "")
+        } else {
+            (any(), " on which nothing is placed")
         };
-        let room = self.places.clone().try_acquire_owned().map_err(|_| full())?;
+        let room = room.map_err(|_| {
+            let why = format!("as many old agents are connected as may be{whose}: come again");
+            ("agents", StatusCode::TOO_MANY_REQUESTS, why)
+        })?;
         // Taken for proven as far as counting goes: what one may bring who has not is not enough for an agent.
         place
             .map_or(Ok(()), |place| place.prove(name))

@@ -337,6 +337,28 @@ async fn a_name_is_no_proof_where_others_prove_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn names_on_which_nothing_is_placed_take_the_places_of_no_others() {
+    let (_cluster, dialer) = world(OldAgents::default()).await;
+    let mut idle = Vec::new();
+    let refused = loop {
+        let name = format!("invented-{}", idle.len());
+        match SednaLc::dial(&dialer, &name, Held::new()).await {
+            Ok(lc) => idle.push(lc),
+            Err(status) => break status,
+        }
+        assert!(idle.len() < 512, "names alone fill all places");
+    };
+    assert_eq!(refused, 429);
+    let mut lc = SednaLc::connect(&dialer).await;
+    lc.until("all is there", |lc| lc.held.len() == 3).await;
+    idle.pop();
+    settle().await;
+    SednaLc::dial(&dialer, "invented-again", Held::new())
+        .await
+        .expect("there is a place again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_does_not_read_holds_up_no_stop() {
     let (cluster, dialer) = world(OldAgents::default()).await;
     let _lc = SednaLc::connect(&dialer).await;
