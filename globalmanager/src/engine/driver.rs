@@ -3,7 +3,10 @@
 use std::marker::PhantomData;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use jiff::Timestamp;
+use kube::core::object::HasStatus;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 use skerry_workloads::{Kind, ObjectKind, Refusal, Report, StatusChange};
 
 use super::{Engine, ResourceKey, pass, placing, queue::Ended};
@@ -23,19 +26,17 @@ pub(crate) trait Driver: Send + Sync {
     /// Tells the hub what a resource places on nodes.
     fn place(&self, engine: &Engine, key: &ResourceKey);
 
-    /// What a node's report about `resource` changes.
-    fn report(&self, resource: &Value, report: &Report, now: jiff::Timestamp) -> Result<Vec<StatusChange>, Refused>;
+    /// Reads `resource` for what nodes report about it.
+    fn open(&self, resource: Value) -> Result<Box<dyn Open>, serde_json::Error>;
 }
 
-/// Why a report is not taken.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
-    /// The kind refuses it for good.
-    #[error(transparent)]
-    ByKind(#[from] Refusal),
-    /// The resource itself does not parse; it may be mended, so the report is kept.
-    #[error("the resource does not parse: {0}")]
-    Unparsable(#[from] serde_json::Error),
+/// A resource that nodes report on.
+pub(crate) trait Open {
+    /// What a node's report changes, or why the kind refuses it for good.
+    fn report(&self, report: &Report, now: Timestamp) -> Result<Vec<StatusChange>, Refusal>;
+
+    /// Puts what was reported in the place of what was reported before.
+    fn put(&mut self, news: &Map<String, Value>) -> Result<(), serde_json::Error>;
 }
 
 /// The driver of `K`.
@@ -48,7 +49,7 @@ impl<K> Driven<K> {
 }
 
 #[async_trait]
-impl<K: Kind> Driver for Driven<K> {
+impl<K: Kind + HasStatus<Status: DeserializeOwned>> Driver for Driven<K> {
     fn watched(&self) -> Vec<ObjectKind> {
         let mut kinds = vec![K::KIND, ObjectKind::MODEL, ObjectKind::DATASET, ObjectKind::SECRET];
         kinds.extend_from_slice(K::CHILDREN);
@@ -71,8 +72,31 @@ impl<K: Kind> Driver for Driven<K> {
         placing::place::<K>(engine, key);
     }
 
-    fn report(&self, resource: &Value, report: &Report, now: jiff::Timestamp) -> Result<Vec<StatusChange>, Refused> {
-        let resource: K = serde_json::from_value(resource.clone())?;
-        Ok(resource.report(report, now)?)
+    fn open(&self, mut resource: Value) -> Result<Box<dyn Open>, serde_json::Error> {
+        let typed = K::deserialize(&resource)?;
+        let status = match resource.get_mut("status").map(Value::take) {
+            Some(Value::Object(status)) => status,
+            _ => Map::new(),
+        };
+        Ok(Box::new(Opened::<K> { typed, status }))
+    }
+}
+
+/// A resource as its kind reads it, with its status as it is in the API server: a kind need not know all of that.
+struct Opened<K> {
+    typed: K,
+    status: Map<String, Value>,
+}
+
+impl<K: Kind + HasStatus<Status: DeserializeOwned>> Open for Opened<K> {
+    fn report(&self, report: &Report, now: Timestamp) -> Result<Vec<StatusChange>, Refusal> {
+        self.typed.report(report, now)
+    }
+
+    fn put(&mut self, news: &Map<String, Value>) -> Result<(), serde_json::Error> {
+        self.status.retain(|field, _| !K::REPORTED.contains(&field.as_str()));
+        self.status.extend(news.clone());
+        *self.typed.status_mut() = Some(Deserialize::deserialize(&self.status)?);
+        Ok(())
     }
 }

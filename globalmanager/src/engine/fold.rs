@@ -5,10 +5,10 @@
 //! before the resource's own: only what the resource says shows that a report was written before.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use skerry_workloads::{Report, StatusChange};
 
-use super::{ResourceKey, Taken, driver::Driver, driver::Refused};
+use super::{ResourceKey, Taken, driver::Driver};
 
 /// What the reports come to.
 #[derive(Debug, PartialEq)]
@@ -23,28 +23,36 @@ pub(super) struct Folded {
 pub(super) fn fold(
     driver: &dyn Driver,
     key: &ResourceKey,
-    mut resource: Value,
+    resource: Value,
     reports: &[Report],
     now: Timestamp,
 ) -> Folded {
+    // It may be mended, so its reports are kept.
+    let unparsable = |error: serde_json::Error| Taken::Later(format!("the resource does not parse: {error}"));
+    let mut resource = driver.open(resource).map_err(unparsable);
     let mut without = Vec::with_capacity(reports.len());
     let (mut own, mut others): (Option<StatusChange>, Vec<StatusChange>) = (None, Vec::new());
     for report in reports {
-        let changes = match driver.report(&resource, report, now) {
+        let told = match &resource {
+            Ok(resource) => resource
+                .report(report, now)
+                .map_err(|refusal| Taken::Refused(refusal.to_string())),
+            Err(later) => Err(later.clone()),
+        };
+        let changes = match told {
             Ok(changes) => changes,
-            Err(Refused::ByKind(refusal)) => {
-                without.push(Some(Taken::Refused(refusal.to_string())));
-                continue;
-            }
-            Err(error @ Refused::Unparsable(_)) => {
-                without.push(Some(Taken::Later(error.to_string())));
+            Err(taken) => {
+                without.push(Some(taken));
                 continue;
             }
         };
         without.push(None);
         for change in changes {
             if change.kind == key.kind && change.name == key.name {
-                put(&mut resource, driver.reported(), &change.status);
+                resource = resource.and_then(|mut resource| {
+                    resource.put(&change.status).map_err(unparsable)?;
+                    Ok(resource)
+                });
                 own = Some(change);
             } else {
                 others.retain(|other| (other.kind, &other.name) != (change.kind, &change.name));
@@ -59,26 +67,52 @@ pub(super) fn fold(
     }
 }
 
-/// Puts what was reported in the place of what was reported before.
-fn put(resource: &mut Value, reported: &[&str], news: &Map<String, Value>) {
-    let Some(fields) = resource.as_object_mut() else { return };
-    let status = fields.entry("status").or_insert_with(|| Value::Object(Map::new()));
-    if !status.is_object() {
-        *status = Value::Object(Map::new());
-    }
-    let Some(status) = status.as_object_mut() else { return };
-    status.retain(|field, _| !reported.contains(&field.as_str()));
-    status.extend(news.clone());
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use async_trait::async_trait;
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Map, json};
     use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService};
     use skerry_workloads::{Kind, ObjectKind, Payload, WorkerMessage};
 
-    use super::{super::driver::Driven, *};
+    use super::{
+        super::{
+            Engine,
+            driver::{Driven, Open},
+            pass,
+            queue::Ended,
+        },
+        *,
+    };
+
+    /// Counts how often a resource is read.
+    struct Counting<D>(D, AtomicUsize);
+
+    #[async_trait]
+    impl<D: Driver> Driver for Counting<D> {
+        fn watched(&self) -> Vec<ObjectKind> {
+            self.0.watched()
+        }
+
+        fn reported(&self) -> &'static [&'static str] {
+            self.0.reported()
+        }
+
+        async fn pass(&self, engine: &Engine, key: &ResourceKey) -> Result<Ended, pass::Error> {
+            self.0.pass(engine, key).await
+        }
+
+        fn place(&self, engine: &Engine, key: &ResourceKey) {
+            self.0.place(engine, key);
+        }
+
+        fn open(&self, resource: Value) -> Result<Box<dyn Open>, serde_json::Error> {
+            self.1.fetch_add(1, Relaxed);
+            self.0.open(resource)
+        }
+    }
 
     fn key<K: Kind>() -> ResourceKey {
         ResourceKey {
@@ -134,6 +168,18 @@ mod tests {
     fn status(folded: &Folded, kind: ObjectKind) -> &Map<String, Value> {
         let change = folded.changes.iter().find(|change| change.kind == kind);
         &change.unwrap().status
+    }
+
+    #[test]
+    fn a_batch_reads_its_resource_once() {
+        let (driver, key) = (
+            Counting(Driven::<FederatedLearningJob>::new(), AtomicUsize::new(0)),
+            key::<FederatedLearningJob>(),
+        );
+        let rounds: Vec<_> = (1..=40).map(|number| round("a", number)).collect();
+        let folded = fold(&driver, &key, job(), &rounds, Timestamp::UNIX_EPOCH);
+        assert_eq!(status(&folded, key.kind)["rounds"].as_array().unwrap().len(), 40);
+        assert_eq!(driver.1.load(Relaxed), 1);
     }
 
     #[test]
@@ -230,6 +276,14 @@ mod tests {
             (&status["numberOfSamples"], &status["countError"]),
             (&json!(7), &json!("no such file"))
         );
+    }
+
+    /// As the API server does with what one field manager applies.
+    fn put(resource: &mut Value, reported: &[&str], news: &Map<String, Value>) {
+        let status = resource.as_object_mut().unwrap().entry("status").or_insert(json!({}));
+        let status = status.as_object_mut().unwrap();
+        status.retain(|field, _| !reported.contains(&field.as_str()));
+        status.extend(news.clone());
     }
 
     /// What stands in the end, written change by change.

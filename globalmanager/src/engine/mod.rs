@@ -30,8 +30,9 @@ mod watches;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kube::Client;
+use kube::{Client, core::object::HasStatus};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use skerry_workloads::{Kind, NodePart, ObjectKind, Settings};
 use tokio::{
     sync::{Notify, watch},
@@ -169,7 +170,7 @@ pub struct Kinds(BTreeMap<ObjectKind, Arc<dyn Driver>>);
 impl Kinds {
     /// Adds a kind.
     #[must_use]
-    pub fn with<K: Kind>(mut self) -> Self {
+    pub fn with<K: Kind + HasStatus<Status: DeserializeOwned>>(mut self) -> Self {
         self.0.insert(K::KIND, Arc::new(Driven::<K>::new()));
         self
     }
