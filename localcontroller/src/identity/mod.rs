@@ -136,18 +136,26 @@ impl Identity {
         };
         match &identity.joined {
             None if identity.token_file.is_none() => Err(IdentityError::NoToken { node: node.to_owned() }),
+            Some(_) if identity.token_file.is_none() => {
+                identity.named()?;
+                Ok(identity)
+            }
             // The token may come later, and workers are not to wait for it.
-            None => Ok(identity),
-            Some(joined) => match joined.certificate()?.node {
-                joined if joined != node && !matches!(identity.new_token(), Ok(Some(_))) => {
-                    Err(IdentityError::Renamed {
-                        node: node.to_owned(),
-                        joined,
-                    })
-                }
-                _ => Ok(identity),
-            },
+            _ => Ok(identity),
         }
+    }
+
+    /// What the node has joined as, under the name that it has now; an error where the name is another one.
+    fn named(&self) -> Result<Option<&Joined>, IdentityError> {
+        let Some(joined) = &self.joined else { return Ok(None) };
+        let name = joined.certificate()?.node;
+        if name == self.node {
+            return Ok(Some(joined));
+        }
+        Err(IdentityError::Renamed {
+            node: self.node.clone(),
+            joined: name,
+        })
     }
 
     /// The token of the file, where it was not used for what the node is now.
@@ -175,6 +183,7 @@ impl Identity {
         let mut bound = limits::RECONNECT.0;
         let mut said = None;
         loop {
+            let tried = self.token_text();
             let cause = match signals.stop.run_until_cancelled(self.try_join()).await? {
                 Ok(config) => {
                     let (told, config) = watch::channel(config);
@@ -192,15 +201,19 @@ impl Identity {
             });
             let wait = bound.mul_f64(rand::random());
             bound = (bound * 2).min(limits::RECONNECT.1);
-            signals.stop.run_until_cancelled(self.wait(wait)).await?;
+            signals.stop.run_until_cancelled(self.wait(wait, tried)).await?;
         }
     }
 
-    /// Waits so long, or until the file of the token holds something else.
-    async fn wait(&self, wait: Duration) {
-        let text = || self.token_file.as_ref().and_then(|path| fs::read_to_string(path).ok());
-        let (end, before) = (Instant::now() + wait, text());
-        while Instant::now() < end && text() == before {
+    /// What the file of the token holds, if it can be read.
+    fn token_text(&self) -> Option<String> {
+        self.token_file.as_ref().and_then(|path| fs::read_to_string(path).ok())
+    }
+
+    /// Waits so long, or until the file of the token holds something else than what was tried.
+    async fn wait(&self, wait: Duration, tried: Option<String>) {
+        let end = Instant::now() + wait;
+        while Instant::now() < end && self.token_text() == tried {
             sleep_until(end.min(Instant::now() + TOKEN)).await;
         }
     }
@@ -208,11 +221,12 @@ impl Identity {
     /// Joins by a token that is new; how the node connects then.
     async fn try_join(&mut self) -> Result<Arc<ClientConfig>, String> {
         let sentence = |error: &dyn std::fmt::Display| error.to_string();
+        // What the node is, it stays, if that is its name.
+        let stays = matches!(self.named(), Ok(Some(_)));
         match self.new_token() {
             Ok(Some(token)) => match self.join_by(&token).await {
                 Ok(()) => {}
-                // What the node is, it stays.
-                Err(Failed::ForGood(why)) if self.joined.is_some() => {
+                Err(Failed::ForGood(why)) if stays => {
                     tracing::error!(
                         token = token.id,
                         why,
@@ -222,10 +236,11 @@ impl Identity {
                 Err(Failed::ForGood(why) | Failed::ForNow(why)) => return Err(why),
             },
             Ok(None) => {}
-            Err(error) if self.joined.is_some() => tracing::warn!(%error, "this node stays what it is"),
+            Err(error) if stays => tracing::warn!(%error, "this node stays what it is"),
             Err(error) => return Err(sentence(&error)),
         }
-        let joined = self.joined.as_ref().ok_or("this node has not joined yet")?;
+        let named = self.named().map_err(|error| sentence(&error))?;
+        let joined = named.ok_or("this node has not joined yet")?;
         joined.config().map_err(|error| sentence(&error))
     }
 

@@ -80,14 +80,26 @@ async fn a_token_that_comes_later_is_found_within_seconds() {
     let root = TempDir::new().unwrap();
     let identity = open(&root, "edge-1", None).unwrap();
     let (begun, minute) = (Instant::now(), Duration::from_secs(60));
-    identity.wait(minute).await;
+    identity.wait(minute, None).await;
     assert_eq!(begun.elapsed(), minute);
     let later = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         fs::write(root.path().join("token"), token().reveal()).unwrap();
     };
-    tokio::join!(identity.wait(minute), later);
+    tokio::join!(identity.wait(minute, None), later);
     assert_eq!(begun.elapsed(), minute + TOKEN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_came_while_another_was_tried_is_not_waited_for() {
+    let root = TempDir::new().unwrap();
+    let (refused, came) = (token().reveal(), token().reveal());
+    let identity = open(&root, "edge-1", Some(&came)).unwrap();
+    let (begun, minute) = (Instant::now(), Duration::from_secs(60));
+    identity.wait(minute, Some(refused)).await;
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    identity.wait(minute, Some(came)).await;
+    assert_eq!(begun.elapsed(), minute);
 }
 
 #[test]
@@ -103,10 +115,32 @@ fn who_has_not_joined_and_looks_nowhere_for_a_token_does_not_start() {
 
 #[test]
 fn a_host_that_is_renamed_has_to_join_again() {
-    let root = joined("edge-1", &token());
-    let error = open(&root, "edge-2", None).err().unwrap().to_string();
+    let used = token();
+    let root = joined("edge-1", &used);
+    let settings = Settings {
+        folder: root.path().to_owned(),
+        token_file: None,
+    };
+    let error = Identity::open("edge-2", "manager:9443", settings).err().unwrap();
+    assert!(matches!(error, IdentityError::Renamed { .. }), "{error}");
+    let error = error.to_string();
     assert!(error.contains("edge-1") && error.contains("edge-2"), "{error}");
     assert!(open(&root, "edge-2", Some(&token().reveal())).is_ok());
+}
+
+#[tokio::test]
+async fn a_host_that_is_renamed_waits_for_a_token_and_is_not_taken_for_what_it_was() {
+    let used = token();
+    let root = joined("edge-1", &used);
+    for (token, wrong) in [
+        (None, "has joined as edge-1"),
+        (Some(used.reveal()), "has joined as edge-1"),
+        (Some("something else".to_owned()), "is not a join token"),
+    ] {
+        let mut identity = open(&root, "edge-2", token.as_deref()).unwrap();
+        let why = identity.try_join().await.unwrap_err();
+        assert!(why.contains(wrong), "{why}");
+    }
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! The chart, the images, the programs and the examples say the same.
 
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    process::{Command, Stdio},
+};
 
 use serde_json::Value;
 use skerry_dist::images;
@@ -83,4 +89,39 @@ fn the_manager_may_watch_every_kind_that_it_watches_and_no_other() {
         .iter()
         .map(|kind| (kind.group.to_owned(), kind.plural.to_owned()));
     assert_eq!(may, watched.collect());
+}
+
+#[test]
+fn a_join_token_is_put_where_only_the_local_controller_can_read_it() {
+    let root = skerry_dist::root();
+    let values: Value =
+        serde_saphyr::from_str(&fs::read_to_string(root.join("charts/skerry/values.yaml")).unwrap()).unwrap();
+    let group = &values["localController"]["runAsUser"];
+    let page = fs::read_to_string(root.join("docs/edge-nodes.md")).unwrap();
+    let notes = fs::read_to_string(root.join("charts/skerry/templates/NOTES.txt")).unwrap();
+    let notes = notes.replace("{{ int .Values.localController.runAsUser }}", &group.to_string());
+    for text in [page, notes] {
+        let command = text
+            .lines()
+            .find_map(|line| line.split_once("| ssh ")?.1.split('\'').nth(1))
+            .unwrap();
+        assert!(command.contains(&format!("-g {group} ")), "{command}");
+        let folder = tempfile::tempdir().unwrap();
+        // Whoever runs this may have no other group.
+        let own = folder.path().metadata().unwrap().gid();
+        let command = command
+            .replace("sudo ", "")
+            .replace(&format!("-g {group} "), &format!("-g {own} "))
+            .replace("/var/lib/skerry", &folder.path().display().to_string());
+        let mut shell = Command::new("sh")
+            .args(["-c", &command])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        shell.stdin.take().unwrap().write_all(b"a token").unwrap();
+        assert!(shell.wait().unwrap().success(), "{command}");
+        let token = folder.path().join("join.token");
+        assert_eq!(fs::read_to_string(&token).unwrap(), "a token");
+        assert_eq!(token.metadata().unwrap().permissions().mode() & 0o777, 0o440);
+    }
 }

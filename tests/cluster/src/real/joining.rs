@@ -52,6 +52,11 @@ pub fn join(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     ensure!(tour.connected()? == 0, "a node without a token has a session");
     tour.provide_ssh()?;
     tour.follow_with(JOINING, "join-token", &NODE)?;
+    let mode = fs::metadata(tour.hosts.edge.disk().join(TOKEN))?.permissions().mode();
+    ensure!(
+        mode & 0o007 == 0,
+        "all users of the node can read its join token: {mode:o}"
+    );
     tour.wait_until_joined()?;
     let listed = tour.follow(JOINING, "skerry nodes --namespace")?;
     let expires = cell(&listed, EDGE.name, "EXPIRES").filter(|expires| *expires != "-");
