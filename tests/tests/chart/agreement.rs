@@ -125,3 +125,27 @@ fn a_join_token_is_put_where_only_the_local_controller_can_read_it() {
         assert_eq!(token.metadata().unwrap().permissions().mode() & 0o777, 0o440);
     }
 }
+
+#[test]
+fn local_controllers_can_work_for_the_manager_of_sedna() {
+    if !helm::is_there() {
+        return;
+    }
+    let objects = helm::objects(&[
+        "crds.install=false",
+        "globalManager.edgeTls.enabled=true",
+        r#"localController={"managerProtocol": "sedna", "managerPlaintext": true, "managerAddress": "gm.sedna:9000"}"#,
+    ]);
+    let set = helm::one(&objects, "DaemonSet", "skerry-localcontroller");
+    let variables = set["spec"]["template"]["spec"]["containers"][0]["env"]
+        .as_array()
+        .unwrap();
+    let value = |name: &str| {
+        let found = variables.iter().find(|variable| variable["name"] == name);
+        found.and_then(|variable| variable["value"].as_str()).map(str::to_owned)
+    };
+    assert_eq!(value("GM_ADDRESS").as_deref(), Some("gm.sedna:9000"));
+    assert_eq!(value("MANAGER_PROTOCOL").as_deref(), Some("sedna"));
+    assert_eq!(value("MANAGER_PLAINTEXT").as_deref(), Some("true"));
+    assert_eq!(value("JOIN_TOKEN_FILE"), None, "a plain link proves nothing");
+}

@@ -50,7 +50,12 @@ fn without_values_that_an_older_release_does_not_know() {
     if !helm::is_there() {
         return;
     }
-    let older = helm::template(&[WITHOUT_CRDS, "globalManager.sednaAgents=null"]).unwrap();
+    let older = helm::template(&[
+        WITHOUT_CRDS,
+        "globalManager.sednaAgents=null",
+        r#"localController={"managerProtocol": null, "managerPlaintext": null}"#,
+    ])
+    .unwrap();
     assert_eq!(older, helm::template(&[WITHOUT_CRDS]).unwrap());
 }
 

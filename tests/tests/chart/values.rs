@@ -33,6 +33,15 @@ use crate::helm;
 #[case(r#"globalManager.resources={"limit": {}}"#, "/globalManager/resources")]
 #[case("localController.port=0", "/localController/port")]
 #[case(r#"localController.managerAddress="gm""#, "/localController/managerAddress")]
+#[case(r#"localController.managerProtocol="mqtt""#, "/localController/managerProtocol")]
+#[case(
+    r#"localController={"managerProtocol": "sedna", "managerAddress": "gm.sedna:9000"}"#,
+    "localController.managerPlaintext=true as well"
+)]
+#[case(
+    r#"localController={"managerProtocol": "sedna", "managerPlaintext": true}"#,
+    "localController.managerAddress"
+)]
 #[case(r#"localController.workersFrom=["pods"]"#, "/localController/workersFrom")]
 #[case(r#"localController.hostDirectories=["data"]"#, "/localController/hostDirectories")]
 #[case(r#"logs.format="xml""#, "/logs/format")]
