@@ -13,7 +13,7 @@ use tokio_tungstenite::{
     tungstenite::{self, Message, client::IntoClientRequest as _, protocol::WebSocketConfig},
 };
 
-use super::{BUFFER, Event, Frame, Socket, WireMessage, socket};
+use super::{Buffers, Event, Frame, Socket, WireMessage, socket};
 use crate::{
     limits,
     message::{Downstream, Upstream},
@@ -139,8 +139,8 @@ impl Upgrade {
                 .await
                 .map_err(|source| DialError::Connect { host: host(), source })?;
             let config = WebSocketConfig::default()
-                .read_buffer_size(BUFFER)
-                .write_buffer_size(BUFFER)
+                .read_buffer_size(Buffers::NODE.read)
+                .write_buffer_size(Buffers::NODE.write)
                 .max_message_size(Some(longest))
                 .max_frame_size(Some(longest));
             let (wire, _) = client_async_with_config(request, io, Some(config))

@@ -12,6 +12,22 @@ pub mod tls;
 
 pub use socket::{Ended, Event, Frame, Socket, WireMessage};
 
-/// Bytes that a connection reads and writes at once. Small, because a manager has thousands of connections that are
-/// idle most of the time; what is larger grows the buffer.
-const BUFFER: usize = 4096;
+/// Bytes that one side reads at once, and that it gathers before it writes; what is larger grows the buffer.
+struct Buffers {
+    read: usize,
+    write: usize,
+}
+
+impl Buffers {
+    /// Of the manager: it has thousands of connections, and keeps what each has read of for as long as that is there. What
+    /// nodes say is short.
+    const MANAGER: Self = Self {
+        read: 1024,
+        write: 4096,
+    };
+    /// Of a node, which has one connection.
+    const NODE: Self = Self {
+        read: 4096,
+        write: 4096,
+    };
+}

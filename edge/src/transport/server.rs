@@ -28,12 +28,15 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{BUFFER, Event, Frame, Socket, WireMessage, doors::Place, socket};
+use super::{Buffers, Event, Frame, Socket, WireMessage, doors::Place, socket};
 use crate::{
     cloud::Peer,
     limits,
     message::{Downstream, Upstream},
 };
+
+/// Bytes of a request's head, and that are read of its body at once. hyper panics where it is to do with less.
+const HEAD_BYTES: usize = 8192;
 
 /// The manager's end of a connection.
 pub type ManagerSocket = Socket<WebSocket, Message, Upstream, Downstream>;
@@ -82,8 +85,8 @@ where
 {
     let upgrade = upgrade
         .protocols([limits::SUBPROTOCOL])
-        .read_buffer_size(BUFFER)
-        .write_buffer_size(BUFFER)
+        .read_buffer_size(Buffers::MANAGER.read)
+        .write_buffer_size(Buffers::MANAGER.write)
         .max_message_size(limits::MAX_UPSTREAM)
         .max_frame_size(limits::MAX_UPSTREAM);
     if upgrade.selected_protocol().is_none() {
@@ -125,7 +128,7 @@ where
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(limits::HANDSHAKE)
-                .max_buf_size(2 * BUFFER)
+                .max_buf_size(HEAD_BYTES)
                 .serve_connection(TokioIo::new(io), service)
                 .with_upgrades();
             // Done with once it is upgraded.
