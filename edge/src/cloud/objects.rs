@@ -25,7 +25,8 @@ use crate::{
 /// What a node should hold, and what it is known to hold.
 #[derive(Debug, Default)]
 pub struct NodeObjects {
-    items: BTreeMap<Arc<ItemKey>, Entry>,
+    /// Boxed: a map has room for eleven from its first on, and most nodes have few.
+    items: BTreeMap<Arc<ItemKey>, Box<Entry>>,
     /// What the node has not acknowledged, by version; one version per key.
     changes: BTreeMap<u64, Change>,
     version: u64,
@@ -51,6 +52,18 @@ struct Entry {
     held: Option<Box<Row>>,
     /// A credential that waits for a connection that may carry it.
     withheld: bool,
+}
+
+impl Entry {
+    /// One that nothing is on its way for.
+    fn new(want: Want, held: Option<Box<Row>>) -> Box<Self> {
+        Box::new(Self {
+            want,
+            change: None,
+            held,
+            withheld: false,
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -113,15 +126,7 @@ impl NodeObjects {
         let key = Arc::new(item.key());
         let Some(entry) = self.items.get_mut(&key) else {
             self.counts.assigned += 1;
-            self.items.insert(
-                key.clone(),
-                Entry {
-                    want: Want::Present(item),
-                    change: None,
-                    held: None,
-                    withheld: false,
-                },
-            );
+            self.items.insert(key.clone(), Entry::new(Want::Present(item), None));
             self.queue(now, &key);
             return true;
         };
@@ -140,12 +145,7 @@ impl NodeObjects {
                 self.counts.assigned += 1;
                 self.counts.strays -= 1;
                 if entry.held.as_ref().is_some_and(|held| **held == item.row()) {
-                    *entry = Entry {
-                        want: Want::Present(item),
-                        change: None,
-                        held: None,
-                        withheld: false,
-                    };
+                    *entry = Entry::new(Want::Present(item), None);
                     return true;
                 }
             }
@@ -360,15 +360,7 @@ impl NodeObjects {
                 strays.push((*shared).clone());
             }
             let held = Some(Box::new(row));
-            self.items.insert(
-                shared,
-                Entry {
-                    want,
-                    change: None,
-                    held,
-                    withheld: false,
-                },
-            );
+            self.items.insert(shared, Entry::new(want, held));
         }
         for key in owed {
             self.queue(now, &key);
@@ -461,6 +453,10 @@ impl NodeObjects {
                 }
                 None => {}
             }
+        }
+        if self.changes.is_empty() {
+            // An empty map keeps the room of its last entries.
+            self.changes = BTreeMap::new();
         }
         (before - self.changes.len(), since)
     }
