@@ -79,7 +79,8 @@ pub(super) async fn look_after(shared: Arc<Shared>, key: ObjectKey, spec: Spec) 
     loop {
         let mut changed = watch_file(&shared, &spec).await;
         let started = Instant::now();
-        let found = look(&shared, &spec, known.as_ref()).await;
+        // On the heap for as long as it lasts: hundreds of these wait for each that looks.
+        let found = Box::pin(look(&shared, &spec, known.as_ref())).await;
         // What is known already is not written again: a node's disk wears out.
         if let Some(finding) = found.filter(|found| known.as_ref() != Some(found)) {
             match shared.store.find(&key, finding.clone()).await {
