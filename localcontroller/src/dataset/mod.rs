@@ -44,7 +44,7 @@ pub struct Datasets {
 
 #[derive(Debug)]
 struct Task {
-    spec: Spec,
+    spec: Arc<Spec>,
     running: AbortHandle,
 }
 
@@ -77,11 +77,12 @@ impl Datasets {
             self.tasks.remove(key);
             return;
         };
-        if self.tasks.get(key).is_some_and(|task| task.spec == spec) {
+        if self.tasks.get(key).is_some_and(|task| *task.spec == spec) {
             return;
         }
         // The old one first: they would tell each other's count.
         self.tasks.remove(key);
+        let spec = Arc::new(spec);
         let looking = task::look_after(self.shared.clone(), key.clone(), spec.clone());
         let running = tokio::spawn(looking).abort_handle();
         self.tasks.insert(key.clone(), Task { spec, running });

@@ -74,29 +74,41 @@ pub struct Shared {
 }
 
 /// Counts one Dataset again and again; ends only by being dropped.
-pub(super) async fn look_after(shared: Arc<Shared>, key: ObjectKey, spec: Spec) {
-    let mut known = known(&shared, &key, &spec).await;
+///
+/// All but the wait is on the heap while it lasts: hundreds of these wait for each that looks.
+pub(super) async fn look_after(shared: Arc<Shared>, key: ObjectKey, spec: Arc<Spec>) {
+    let mut known = Box::pin(known(&shared, &key, &spec)).await;
     loop {
-        let mut changed = watch_file(&shared, &spec).await;
-        let started = Instant::now();
-        // On the heap for as long as it lasts: hundreds of these wait for each that looks.
-        let found = Box::pin(look(&shared, &spec, known.as_ref())).await;
-        // What is known already is not written again: a node's disk wears out.
-        if let Some(finding) = found.filter(|found| known.as_ref() != Some(found)) {
-            match shared.store.find(&key, finding.clone()).await {
-                Ok(news) => {
-                    if news {
-                        tracing::info!(dataset = %key, found = ?finding.told, "a dataset was looked at");
-                    }
-                    known = Some(finding);
-                }
-                // It is found again at the next look.
-                Err(error) => tracing::error!(dataset = %key, %error, "what was found of a dataset cannot be kept"),
-            }
-        }
-        shared.metrics.datasets_looked_at.inc();
-        wait(shared.timing, changed.as_mut(), started.elapsed()).await;
+        let (changed, took) = Box::pin(look_once(&shared, &key, &spec, &mut known)).await;
+        wait(shared.timing, changed, took).await;
     }
+}
+
+/// Looks, and says so if it is news; what tells of the next change, and how long it took.
+async fn look_once(
+    shared: &Shared,
+    key: &ObjectKey,
+    spec: &Spec,
+    known: &mut Option<Finding>,
+) -> (Option<watch::Receiver<()>>, Duration) {
+    let changed = watch_file(shared, spec).await;
+    let started = Instant::now();
+    let found = look(shared, spec, known.as_ref()).await;
+    // What is known already is not written again: a node's disk wears out.
+    if let Some(finding) = found.filter(|found| known.as_ref() != Some(found)) {
+        match shared.store.find(key, finding.clone()).await {
+            Ok(news) => {
+                if news {
+                    tracing::info!(dataset = %key, found = ?finding.told, "a dataset was looked at");
+                }
+                *known = Some(finding);
+            }
+            // It is found again at the next look.
+            Err(error) => tracing::error!(dataset = %key, %error, "what was found of a dataset cannot be kept"),
+        }
+    }
+    shared.metrics.datasets_looked_at.inc();
+    (changed, started.elapsed())
 }
 
 /// What was found before this start, if it is of the same Dataset.
@@ -176,9 +188,9 @@ async fn watch_file(shared: &Shared, spec: &Spec) -> Option<watch::Receiver<()>>
 }
 
 /// Returns when it is time for another look, the last of which took so long.
-async fn wait(timing: Timing, changed: Option<&mut watch::Receiver<()>>, took: Duration) {
+async fn wait(timing: Timing, changed: Option<watch::Receiver<()>>, took: Duration) {
     let Timing { poll, settle } = timing;
-    let Some(changed) = changed else {
+    let Some(mut changed) = changed else {
         return sleep(poll).await;
     };
     if let Ok(Ok(())) = timeout(poll, changed.changed()).await {
