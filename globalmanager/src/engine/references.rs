@@ -100,8 +100,8 @@ fn look_up(engine: &Engine, namespace: &str, reference: &Reference) -> Result<Lo
 /// Who names what, as of the last look at each resource.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    by: BTreeMap<(ObjectKind, Name), BTreeSet<ResourceKey>>,
-    /// A list, since a set of a few takes ten times the room.
+    /// In order. Lists, since a set of a few takes ten times the room: every child is named once, when it is made.
+    by: BTreeMap<(ObjectKind, Name), Vec<ResourceKey>>,
     names: BTreeMap<ResourceKey, Vec<Reference>>,
 }
 
@@ -111,15 +111,16 @@ impl Named {
         for old in self.names.remove(key).unwrap_or_default() {
             let place = (old.kind, (key.namespace.clone(), old.name));
             if let Some(by) = self.by.get_mut(&place) {
-                by.remove(key);
+                if let Ok(at) = by.binary_search(key) {
+                    by.remove(at);
+                }
                 if by.is_empty() {
                     self.by.remove(&place);
                 }
             }
         }
         for new in &references {
-            let place = (new.kind, (key.namespace.clone(), new.name.clone()));
-            self.by.entry(place).or_default().insert(key.clone());
+            self.add(key, new);
         }
         if !references.is_empty() {
             self.names.insert(key.clone(), references.into_iter().collect());
@@ -128,11 +129,21 @@ impl Named {
 
     /// Adds one object to what `key` names, until that is recorded anew.
     pub(crate) fn also(&mut self, key: &ResourceKey, reference: Reference) {
-        let place = (reference.kind, (key.namespace.clone(), reference.name.clone()));
-        self.by.entry(place).or_default().insert(key.clone());
+        self.add(key, &reference);
         let names = self.names.entry(key.clone()).or_default();
         if !names.contains(&reference) {
             names.push(reference);
+        }
+    }
+
+    fn add(&mut self, key: &ResourceKey, reference: &Reference) {
+        let place = (reference.kind, (key.namespace.clone(), reference.name.clone()));
+        let by = self.by.entry(place).or_default();
+        if let Err(at) = by.binary_search(key) {
+            if by.is_empty() {
+                by.reserve_exact(1);
+            }
+            by.insert(at, key.clone());
         }
     }
 
