@@ -92,11 +92,14 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         ),
         stop.clone(),
     ));
+    if tls.is_some() {
+        // Before anybody can come in plain.
+        hub.expect_proof();
+    }
     let plain = Plain {
         hub: hub.clone(),
         edge,
         agents,
-        others_prove: tls.is_some(),
     };
     tasks.spawn(plain.serve(stop.clone()));
     if let Some((listener, terms)) = tls {
@@ -182,24 +185,14 @@ struct Plain {
     hub: Hub,
     edge: TcpListener,
     agents: Option<(TcpListener, bool)>,
-    /// Whether others do.
-    others_prove: bool,
 }
 
 impl Plain {
     async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self {
-            hub,
-            edge,
-            agents,
-            others_prove,
-        } = self;
+        let Self { hub, edge, agents } = self;
         let agents = async {
             if let Some((listener, credentials)) = agents {
-                let old = OldAgents {
-                    credentials,
-                    others_prove,
-                };
+                let old = OldAgents { credentials };
                 hub.serve_old_agents(old, listener, stop.clone()).await;
             }
         };

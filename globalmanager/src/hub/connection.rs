@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    future::pending,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -10,7 +9,6 @@ use std::{
 use skerry_edge::{
     Downstream, Upstream,
     cloud::{End, Input, Output, Peer, Session},
-    identity::{NodeCertificate, Revocations, Revoked},
     limits,
     message::{Hello, Received, RefusedReason},
     transport::{Event, server::ManagerSocket},
@@ -20,7 +18,10 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-use super::{Connected, Hub, NodeName, State, Term};
+use super::{
+    Connected, Hub, NodeName, State, Term,
+    standing::{Judgement, Standing},
+};
 
 /// Nodes that are sent away are spread over so long beyond what their number asks for: those of two managers, too.
 const SPREAD: Duration = Duration::from_secs(1);
@@ -32,14 +33,12 @@ pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
     let present = term.borrow_and_update().clone();
     let mut standing = Standing::new(&hub, &peer);
     let farewell = match (present, standing.judge()) {
-        (_, Judgement::Revoked(revoked)) => {
-            hub.refused("revoked", &peer, &revoked);
-            Some(turned_away(&revoked))
+        (_, Judgement::Lost(lost)) => {
+            hub.refused(lost.word(), &peer, &lost);
+            Some(lost.frame())
         }
-        (None, _) | (_, Judgement::Unknown) => Some(Downstream::Restarting {
-            reconnect_after_ms: millis(hub.reconnect_after()),
-        }),
-        (Some(present), Judgement::Counts) => match hello(&mut socket, &present, &peer).await {
+        (None, _) | (_, Judgement::Unknown) => Some(hub.come_back()),
+        (Some(present), Judgement::Counts) => match hello(&hub, &mut socket, &present, &peer, &mut standing).await {
             Ok(hello) => {
                 let (mut connection, outputs) = Connection::start(hub, number, present, &peer, hello);
                 connection.carry_out(outputs, &mut socket);
@@ -63,7 +62,13 @@ pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
 type NoHello = (&'static str, String, Option<Downstream>);
 
 /// Awaits the hello and checks it.
-async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<Hello, NoHello> {
+async fn hello(
+    hub: &Hub,
+    socket: &mut ManagerSocket,
+    term: &Term,
+    peer: &Peer,
+    standing: &mut Standing,
+) -> Result<Hello, NoHello> {
     let first = async {
         loop {
             match socket.next().await {
@@ -82,6 +87,15 @@ async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<H
             if let Err(refusal) = term.server.check(peer, &hello) {
                 return Err((refusal.word(), refusal.to_string(), Some(refusal.frame())));
             }
+            standing.says(&hello.node);
+            match standing.judge() {
+                Judgement::Counts => {}
+                Judgement::Lost(lost) => return Err((lost.word(), lost.to_string(), Some(lost.frame()))),
+                Judgement::Unknown => {
+                    let cause = "it is not known yet which nodes prove who they are".to_owned();
+                    return Err(("not_known", cause, Some(hub.come_back())));
+                }
+            }
             let place = socket.place().map_or(Ok(()), |place| place.prove(&hello.node));
             place.map_err(|turned| {
                 let (reason, hint) = (RefusedReason::Node, turned.to_string());
@@ -96,58 +110,6 @@ async fn hello(socket: &mut ManagerSocket, term: &Term, peer: &Peer) -> Result<H
             let hint = format!("no hello within {} s", limits::FIRST_MESSAGE.as_secs());
             Err(violation("no_hello", hint))
         }
-    }
-}
-
-/// Whether the certificate that a node has shown still counts. A node that has shown none has none to lose.
-struct Standing(Option<(NodeCertificate, watch::Receiver<Option<Revocations>>)>);
-
-impl Standing {
-    fn new(hub: &Hub, peer: &Peer) -> Self {
-        let shown = peer.identity.clone();
-        Self(shown.map(|certificate| (certificate, hub.shared.revocations.subscribe())))
-    }
-
-    fn judge(&mut self) -> Judgement {
-        let Some((certificate, revocations)) = &mut self.0 else {
-            return Judgement::Counts;
-        };
-        match &*revocations.borrow_and_update() {
-            None => Judgement::Unknown,
-            Some(known) => match known.judge(&certificate.node, certificate.issued) {
-                Ok(()) => Judgement::Counts,
-                Err(revoked) => Judgement::Revoked(revoked),
-            },
-        }
-    }
-
-    /// Resolves when the certificate does not count any more.
-    async fn lost(&mut self) -> Revoked {
-        loop {
-            if let Judgement::Revoked(revoked) = self.judge() {
-                return revoked;
-            }
-            let Some((_, revocations)) = &mut self.0 else {
-                return pending().await;
-            };
-            if revocations.changed().await.is_err() {
-                return pending().await;
-            }
-        }
-    }
-}
-
-enum Judgement {
-    Counts,
-    /// It is not known yet what is revoked.
-    Unknown,
-    Revoked(Revoked),
-}
-
-fn turned_away(revoked: &Revoked) -> Downstream {
-    Downstream::Refused {
-        reason: RefusedReason::Node,
-        hint: revoked.to_string(),
     }
 }
 
@@ -207,10 +169,10 @@ impl Connection {
                 // In this order, so that a simulation replays. Each of the first is ready only now and then, so the
                 // socket, which may be ready for long, has its turn.
                 biased;
-                revoked = standing.lost() => {
-                    self.hub.shared.counters.ended.count("revoked");
-                    tracing::warn!(%revoked, "a session was ended");
-                    return Some(turned_away(&revoked));
+                lost = standing.lost() => {
+                    self.hub.shared.counters.ended.count(lost.word());
+                    tracing::warn!(%lost, "a session was ended");
+                    return Some(lost.frame());
                 }
                 _ = term.changed() => Input::Drain { reconnect_after: self.hub.reconnect_after() },
                 () = sleep_until(self.hub.shared.origin + wake_at) => Input::Wake,
@@ -316,6 +278,13 @@ impl Hub {
         if let Some(left_out) = self.shared.lines.refused.line() {
             let proven = peer.identity.as_ref().map(|certificate| certificate.node.as_str());
             tracing::warn!(proven, %cause, left_out, "a node was refused");
+        }
+    }
+
+    /// What a node is told that is to come back later.
+    fn come_back(&self) -> Downstream {
+        Downstream::Restarting {
+            reconnect_after_ms: millis(self.reconnect_after()),
         }
     }
 

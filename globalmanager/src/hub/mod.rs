@@ -16,6 +16,7 @@ mod engine;
 mod old_agents;
 mod placements;
 mod reports;
+mod standing;
 mod status;
 mod stream;
 
@@ -54,6 +55,7 @@ use appointments::Appointments;
 use counters::{Counters, Lines};
 use placements::{NodeName, Placements};
 use reports::Streams;
+use standing::Joined;
 
 /// What one node holds of an owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,8 +79,8 @@ struct Shared {
     term: watch::Sender<Option<Term>>,
     /// Whose certificates are revoked; nothing where it is not known yet.
     revocations: watch::Sender<Option<Revocations>>,
-    /// Which nodes have joined, or were turned away; nothing where it is not known yet.
-    joined: Mutex<Option<BTreeSet<String>>>,
+    /// Which nodes have joined, or were turned away.
+    joined: watch::Sender<Joined>,
     sessions: TaskTracker,
     appointments: Mutex<Appointments>,
     doors: Doors,
@@ -125,7 +127,7 @@ impl Hub {
                 state: Mutex::default(),
                 term: watch::Sender::new(None),
                 revocations: watch::Sender::new(None),
-                joined: Mutex::default(),
+                joined: watch::Sender::new(Joined::Nobody),
                 sessions: TaskTracker::new(),
                 appointments: Mutex::default(),
                 doors: Doors::default(),
@@ -169,14 +171,34 @@ impl Hub {
         });
     }
 
-    /// Sets which nodes there is an `EdgeNode` of: whoever only says that he is one of those is none.
+    /// Nodes can prove who they are: until it is known which ones do ([`Hub::set_joined`]), nobody is taken at his word.
+    pub fn expect_proof(&self) {
+        self.shared.joined.send_if_modified(|joined| {
+            let news = *joined == Joined::Nobody;
+            if news {
+                *joined = Joined::NotKnown;
+            }
+            news
+        });
+    }
+
+    /// Sets which nodes there is an `EdgeNode` of: whoever only says that he is one of those is none, and a session that he
+    /// has is ended.
     pub fn set_joined(&self, nodes: BTreeSet<String>) {
-        *self.shared.joined.lock() = Some(nodes);
+        self.shared.joined.send_if_modified(|joined| {
+            let nodes = Joined::These(nodes);
+            let news = *joined != nodes;
+            *joined = nodes;
+            news
+        });
     }
 
     /// Whether there is an `EdgeNode` of this node; nothing where that is not known yet.
     pub(crate) fn joined(&self, node: &str) -> Option<bool> {
-        self.shared.joined.lock().as_ref().map(|joined| joined.contains(node))
+        match &*self.shared.joined.borrow() {
+            Joined::Nobody | Joined::NotKnown => None,
+            Joined::These(nodes) => Some(nodes.contains(node)),
+        }
     }
 
     /// Whether anything is placed on the node.

@@ -32,7 +32,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Hub, nodelay};
+use super::{Hub, nodelay, standing::Joined};
 
 /// Agents at once. Each may have us keep a quarter of a MiB without having proven anything.
 const AGENTS: usize = 512;
@@ -45,15 +45,12 @@ const IDLE: usize = 64;
 pub struct OldAgents {
     /// Whether the content of Secrets does: to whoever says the name of a node, in clear.
     pub credentials: bool,
-    /// Whether nodes prove who they are on another listener, so that it has to be known first which ones do.
-    pub others_prove: bool,
 }
 
 /// What a connection needs.
 #[derive(Clone)]
 struct Door {
     hub: Hub,
-    old: OldAgents,
     agents: Agents,
     dialer: PipeDialer,
     /// For nodes on which something is placed.
@@ -81,7 +78,6 @@ impl Hub {
         let (dialer, taken) = pipes(old.credentials);
         let door = Door {
             hub: self.clone(),
-            old,
             agents: Agents::default(),
             dialer,
             places: Arc::new(Semaphore::new(AGENTS - IDLE)),
@@ -148,14 +144,14 @@ impl Door {
             return Err(("not_leading", StatusCode::SERVICE_UNAVAILABLE, why));
         }
         let proves = |why: String| ("proves", StatusCode::FORBIDDEN, why);
-        match self.hub.joined(name) {
-            Some(false) => {}
-            None if !self.old.others_prove => {}
-            None => {
+        match &*self.hub.shared.joined.borrow() {
+            Joined::Nobody => {}
+            Joined::NotKnown => {
                 let why = "it is not known yet which nodes prove who they are: come again".to_owned();
                 return Err(("not_known", StatusCode::SERVICE_UNAVAILABLE, why));
             }
-            Some(true) => {
+            Joined::These(nodes) if !nodes.contains(name) => {}
+            Joined::These(_) => {
                 return Err(proves(format!(
                     "node {name} has an EdgeNode: it has to prove who it is"
                 )));

@@ -12,14 +12,18 @@ mod party;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams};
-use party::{Cluster, Node, Said};
+use party::{Cluster, NoReports, Node, Said, plain, say_in_plain};
 use skerry_crds::skerry::v1alpha1::EdgeNode;
 use skerry_edge::{
     Upstream,
     identity::{Authority, JoinToken},
     message::OutboxDepth,
 };
-use skerry_globalmanager::identity::{Terms, operator, sessions::Sessions};
+use skerry_globalmanager::{
+    hub::Hub,
+    identity::{Terms, operator, sessions::Sessions},
+};
+use tokio_util::sync::CancellationToken;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const GRACE: SignedDuration = SignedDuration::from_hours(24);
@@ -126,6 +130,69 @@ async fn a_stolen_name_is_no_proof() {
         refused.starts_with("401") && refused.contains("join first"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn the_name_of_a_node_that_has_joined_is_not_taken_in_plain() {
+    let cluster = Cluster::new().await;
+    let manager = cluster.manager().await;
+    let mut early = say_in_plain(manager.plain, "edge-1").await.welcomed().await;
+    let mut other = say_in_plain(manager.plain, "edge-2").await.welcomed().await;
+    let mut node = Node::new("edge-1");
+    node.join(&manager, &cluster.invite("edge-1", HOUR).await)
+        .await
+        .unwrap();
+    let proof = "node edge-1 has joined: it has to prove who it is";
+    let ended = early.farewell().await;
+    assert!(ended.says(proof), "whoever was there under its name: {ended:?}");
+
+    let mut live = manager.connect(&node, "edge-1").await.unwrap().welcomed().await;
+    for _ in 0..3 {
+        let refused = say_in_plain(manager.plain, "edge-1").await.next().await;
+        assert!(refused.says(proof), "{refused:?}");
+    }
+    let holds_nothing = Upstream::Rows {
+        chunks: vec![],
+        rows: vec![],
+        more: false,
+    };
+    let depth = OutboxDepth {
+        messages: 1,
+        bytes: 300,
+    };
+    let heard = || manager.hub.nodes().iter().any(|node| node.outbox == Some(depth));
+    live.says([holds_nothing.clone(), Upstream::Outbox(depth)], heard).await;
+    let snapshot = manager.hub.snapshot();
+    assert_eq!(snapshot.sessions, 2);
+    assert_eq!(
+        (snapshot.ended.get("proves"), snapshot.ended.get("replaced")),
+        (Some(&1), None)
+    );
+    assert_eq!(snapshot.refused, [("proves", 3)].into());
+    let heard = || {
+        manager
+            .hub
+            .nodes()
+            .iter()
+            .filter(|node| node.outbox == Some(depth))
+            .count()
+            == 2
+    };
+    other.says([holds_nothing, Upstream::Outbox(depth)], heard).await;
+}
+
+#[tokio::test]
+async fn until_it_is_known_who_has_joined_nobody_is_taken_at_his_word() {
+    let (hub, stop) = (Hub::with_jitter(|| 0.0), CancellationToken::new());
+    hub.lead(common::first_term(), std::sync::Arc::new(NoReports));
+    let address = plain(&hub, &stop).await;
+    let says = async || say_in_plain(address, "edge-1").await.next().await;
+    assert_eq!(says().await, Said::Welcome, "nobody could prove more");
+    hub.expect_proof();
+    assert_eq!(says().await, Said::Restarting);
+    hub.set_joined(["edge-2".to_owned()].into());
+    hub.expect_proof();
+    assert_eq!(says().await, Said::Welcome, "it has not joined");
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use skerry_edge::{
     message::{Hello, Received},
     transport::{
         Event,
-        client::{self, Dialer, NodeSocket},
+        client::{self, Dialer, NodeSocket, TcpDialer},
         tls::TlsDialer,
     },
 };
@@ -104,10 +104,13 @@ impl Cluster {
             terms,
             metrics: Metrics::new(),
         };
+        hub.expect_proof();
+        let plain = plain(&hub, &stop).await;
         let (theirs, stopped) = (hub.clone(), stop.clone());
         let serving = tokio::spawn(async move { identity.serve(theirs, listener, stopped).await.unwrap() });
         let manager = Manager {
             address,
+            plain,
             authority: self.authority().await,
             hub,
             stop,
@@ -168,7 +171,16 @@ impl Cluster {
     }
 }
 
-struct NoReports;
+/// Where this hub is to be reached in plain.
+pub(crate) async fn plain(hub: &Hub, stop: &CancellationToken) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (hub, stop) = (hub.clone(), stop.clone());
+    tokio::spawn(async move { hub.serve(listener, stop).await });
+    address
+}
+
+pub(crate) struct NoReports;
 
 #[async_trait]
 impl Reports for NoReports {
@@ -183,6 +195,7 @@ impl Reports for NoReports {
 /// A manager.
 pub(crate) struct Manager {
     address: SocketAddr,
+    pub(crate) plain: SocketAddr,
     authority: Authority,
     pub(crate) hub: Hub,
     stop: CancellationToken,
@@ -229,16 +242,7 @@ impl Manager {
     pub(crate) async fn connect(&self, node: &Node, name: &str) -> Result<Session, String> {
         let config = watch::channel(Arc::new(node.config(&self.authority))).1;
         let dialer = TlsDialer::new(self.address.to_string(), config);
-        let mut socket = client::connect(&dialer).await.map_err(|error| error.to_string())?;
-        socket.send(Upstream::Hello(Hello {
-            node: name.to_owned(),
-            boot: "boot".to_owned(),
-            protocol: 1,
-            agent: "test".to_owned(),
-            stored: None,
-            holds: 0,
-        }));
-        Ok(Session(socket))
+        Session::begin(&dialer, name).await
     }
 
     /// What is answered to this, whoever says it.
@@ -275,9 +279,28 @@ impl Said {
 }
 
 /// A connection.
-pub(crate) struct Session(NodeSocket<<TlsDialer as Dialer>::Io>);
+pub(crate) struct Session<D: Dialer = TlsDialer>(NodeSocket<D::Io>);
 
-impl Session {
+/// A connection in plain over which somebody said that he is `name`.
+pub(crate) async fn say_in_plain(address: SocketAddr, name: &str) -> Session<TcpDialer> {
+    let dialer = TcpDialer::new(address.to_string());
+    Session::begin(&dialer, name).await.unwrap()
+}
+
+impl<D: Dialer> Session<D> {
+    async fn begin(dialer: &D, name: &str) -> Result<Self, String> {
+        let mut socket = client::connect(dialer).await.map_err(|error| error.to_string())?;
+        socket.send(Upstream::Hello(Hello {
+            node: name.to_owned(),
+            boot: "boot".to_owned(),
+            protocol: 1,
+            agent: "test".to_owned(),
+            stored: None,
+            holds: 0,
+        }));
+        Ok(Self(socket))
+    }
+
     /// One that was let in.
     pub(crate) async fn welcomed(mut self) -> Self {
         assert_eq!(self.next().await, Said::Welcome);

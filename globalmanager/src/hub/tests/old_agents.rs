@@ -378,11 +378,8 @@ async fn one_that_does_not_read_holds_up_no_stop() {
 
 #[tokio::test(start_paused = true)]
 async fn where_others_prove_their_names_it_has_to_be_known_first_which() {
-    let old = OldAgents {
-        others_prove: true,
-        ..OldAgents::default()
-    };
-    let (cluster, dialer) = world(old).await;
+    let (cluster, dialer) = world(OldAgents::default()).await;
+    cluster.hub.expect_proof();
     assert_eq!(SednaLc::dial(&dialer, NODE, Held::new()).await.map(drop), Err(503));
     cluster.hub.set_joined(std::collections::BTreeSet::new());
     SednaLc::connect(&dialer).await;
@@ -391,10 +388,7 @@ async fn where_others_prove_their_names_it_has_to_be_known_first_which() {
 #[tokio::test(start_paused = true)]
 async fn credentials_are_sent_in_clear_only_where_that_is_said() {
     for credentials in [false, true] {
-        let old = OldAgents {
-            credentials,
-            ..OldAgents::default()
-        };
+        let old = OldAgents { credentials };
         let (cluster, dialer) = world(old).await;
         let metadata = json!({"name": "s3", "namespace": "default", "annotations": {"s3-endpoint": "s3.local"}});
         let data = json!({"ACCESS_KEY_ID": STANDARD.encode("id"), "SECRET_ACCESS_KEY": STANDARD.encode("key")});
