@@ -468,3 +468,33 @@ fn a_node_that_has_another_identity_dials_at_once_and_ends_no_session_for_it() {
     assert_eq!(link.input(Input::IdentityChanged), []);
     assert_eq!(link.session.state(), State::Live);
 }
+
+/// A frame as it comes over the wire.
+fn wire(frame: &serde_json::Value) -> Input {
+    Input::Frame(Downstream::decode(&frame.to_string()))
+}
+
+#[test]
+fn a_manager_one_version_ahead_is_understood_as_far_as_it_is_known() {
+    let mut link = Link::greeting(Some(position(5)));
+    let welcome = json!({"welcome": {
+        "cluster": "ours", "epoch": {"lease": "a", "transitions": 3, "since": "2026"}, "start": {"resume": {"from": 5}},
+        "protocol": limits::PROTOCOL + 1, "pace": {"each": 7},
+    }});
+    let outputs = link.input(wire(&welcome));
+    assert!(matches!(outputs[..], [Output::Fetch { .. }]), "{outputs:?}");
+    for unknown in [json!({"placement": {"zone": "north"}}), json!({"hint": null})] {
+        assert_eq!(link.input(wire(&unknown)), [], "{unknown}");
+    }
+    let object = json!({
+        "key": {"kind": "dataset", "namespace": "default", "name": "d"}, "uid": "u", "generation": 1, "body": {"new": 1},
+        "priority": 3,
+    });
+    let put = json!({"put": {"version": 6, "object": object, "until": null}});
+    assert_eq!(stores(&link.input(wire(&put))), [(6, 1)]);
+    assert_eq!(link.session.state(), State::Live);
+    assert_eq!(link.session.unknown_frames(), 2);
+    let refused = json!({"refused": {"reason": "another-reason", "hint": "go away"}});
+    link.input(wire(&refused));
+    assert_ne!(link.session.state(), State::Live, "whatever the reason");
+}

@@ -274,6 +274,67 @@ fn what_breaks_the_protocol_ends_the_session_with_a_reason() {
     }
 }
 
+/// A hello as it comes over the wire.
+fn heard(hello: &serde_json::Value) -> Hello {
+    let text = json!({"hello": hello}).to_string();
+    let Ok(Received::Message(Upstream::Hello(hello))) = Upstream::decode(&text) else {
+        panic!("{text}")
+    };
+    hello
+}
+
+#[test]
+fn a_node_one_version_ahead_has_its_session_and_what_is_not_understood_is_counted() {
+    let newer = heard(&json!({
+        "node": "edge-1", "boot": "boot", "protocol": limits::PROTOCOL + 1, "agent": "0.2.0", "holds": 0,
+        "zone": {"name": "north"},
+    }));
+    assert_eq!(server().check(&peer(), &newer), Ok(()));
+    let mut node = Node::default();
+    let mut link = Link::start(&mut node, 0, &peer(), newer);
+    link.answer(&mut node, &[]);
+    for text in [
+        r#"{"health":{"cpu":0.5}}"#,
+        r#"{"health":null}"#,
+        r#"{"outbox":{"messages":3,"bytes":900,"oldest":7}}"#,
+    ] {
+        let frame = Upstream::decode(text);
+        assert_eq!(link.at(NOW, &mut node, Input::Frame(frame)), [], "{text}");
+    }
+    assert_eq!(link.session.unknown_frames(), 2);
+    assert_eq!(node.link.outbox.map(|depth| depth.messages), Some(3));
+    // A report of a kind that is not known is answered, so that it does not stand in the way of others.
+    node.objects.set(NOW, object("d", 1));
+    link.wake(&mut node);
+    let report = json!({"report": {"settled": 1, "report": {
+        "seq": 1, "key": {"kind": "dataset", "namespace": "default", "name": "d"}, "uid": "uid-d",
+        "observed_at": "2026-01-01T00:00:00Z", "payload": {"latency": {"p99": 4}}, "trace": "t",
+    }}});
+    let outputs = link.at(NOW, &mut node, Input::Frame(Upstream::decode(&report.to_string())));
+    assert!(
+        matches!(
+            sent(&outputs)[..],
+            [Downstream::ReportResult {
+                seq: 1,
+                result: ReportResult::Refused { .. }
+            }]
+        ),
+        "{outputs:?}"
+    );
+    assert!(link.session.wake_at().is_some(), "the session goes on");
+}
+
+#[test]
+fn a_node_of_a_version_before_has_its_session() {
+    // What the first release said: no position, and never of its outbox.
+    let older = heard(&json!({"node": "edge-1", "boot": "boot", "protocol": 1, "agent": "0.0.1", "holds": 0}));
+    assert_eq!(server().check(&peer(), &older), Ok(()));
+    let mut node = Node::default();
+    node.objects.set(NOW, object("d", 1));
+    let mut link = Link::start(&mut node, 0, &peer(), older);
+    assert_eq!(names(&link.answer(&mut node, &[])), ["synced", "put"]);
+}
+
 #[test]
 fn a_drain_tells_when_to_come_back() {
     let mut node = Node::default();
