@@ -139,6 +139,24 @@ mod tests {
     }
 
     #[test]
+    fn a_request_holds_nothing_of_the_private_key() {
+        let key = NodeKey::generate().unwrap();
+        let request = SigningRequest::of(&key).unwrap();
+        assert!(!request.contains("PRIVATE KEY"), "{request}");
+        let (kept, sent) = (key.der(), pem::parse(&request).unwrap().into_contents());
+        // An ECPrivateKey of version 1, and the 32 bytes of its secret.
+        let kept = kept.secret_der();
+        let begins = kept.windows(5).position(|bytes| bytes == [2, 1, 1, 4, 32]).unwrap() + 5;
+        let secret = &kept[begins..begins + 32];
+        let tells = |bytes: &[u8]| {
+            let mut pieces = secret.windows(6);
+            pieces.any(|piece| bytes.windows(6).any(|bytes| bytes == piece))
+        };
+        assert!(tells(kept) && !tells(&sent));
+        assert!(!key.pem().lines().any(|line| line.len() > 8 && request.contains(line)));
+    }
+
+    #[test]
     fn what_is_no_request_is_refused() {
         for text in [
             "",

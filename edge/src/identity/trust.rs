@@ -334,6 +334,23 @@ mod tests {
     }
 
     #[test]
+    fn a_node_whose_clock_is_wrong_by_years_knows_its_manager_and_is_known() {
+        let authority = authority();
+        let manager = Arc::new(manager(&authority, day(1)));
+        let joins = node_config(Trust::Fingerprint(authority.fingerprint()), None).unwrap();
+        for (what, node, known) in [
+            ("a session", joined(&authority, &authority), Some("edge-1".to_owned())),
+            ("joining", joins, None),
+        ] {
+            for year in ["1971-01-01T00:00:00Z", "2090-01-01T00:00:00Z"] {
+                let mut node = node.clone();
+                node.time_provider = Arc::new(Clock(year.parse().unwrap()));
+                assert_eq!(shake(node, &manager), Ok(known.clone()), "{what}, {year}");
+            }
+        }
+    }
+
+    #[test]
     fn a_node_can_not_pose_as_a_manager() {
         let authority = authority();
         let key = NodeKey::generate().unwrap();
