@@ -36,6 +36,8 @@ pub struct Metrics {
     pub outbox_reports: Gauge,
     /// Their bytes.
     pub outbox_bytes: Gauge,
+    /// Damaged stores that lie beside the present one.
+    pub stores_moved_aside: Gauge,
 }
 
 /// What became of something.
@@ -69,6 +71,7 @@ impl Default for Metrics {
             items: Gauge::default(),
             outbox_reports: Gauge::default(),
             outbox_bytes: Gauge::default(),
+            stores_moved_aside: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -92,6 +95,7 @@ impl Metrics {
             items,
             outbox_reports,
             outbox_bytes,
+            stores_moved_aside,
         } = self;
         registry.register("worker_messages", "Messages of workers", worker_messages.clone());
         registry.register(
@@ -132,6 +136,11 @@ impl Metrics {
             link_live.clone(),
         );
         registry.register("items", "Objects and credentials in the store", items.clone());
+        registry.register(
+            "stores_moved_aside",
+            "Damaged stores that lie beside the present one",
+            stores_moved_aside.clone(),
+        );
         registry.register("outbox_reports", "Reports in the outbox", outbox_reports.clone());
         registry.register_with_unit("outbox", "Reports in the outbox", Unit::Bytes, outbox_bytes.clone());
     }

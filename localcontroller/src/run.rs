@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use skerry_edge::{link::Signals, node, transport::client::TcpDialer};
 use tokio::{
     net::TcpListener,
-    time::{sleep, timeout},
+    time::{interval, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +28,9 @@ const DRAIN_REQUESTS: Duration = Duration::from_secs(5);
 
 /// How long a connected manager may take to take what is in the outbox at the end. What it does not take stays there.
 const DRAIN_OUTBOX: Duration = Duration::from_secs(3);
+
+/// How often it is looked for reports that are too old: by so much they may be older than their limit.
+const OLD: Duration = Duration::from_secs(3600);
 
 /// How often the outbox is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
@@ -99,6 +102,7 @@ async fn run_parts(
         error = store.failure() => Err(error).context("the store has failed"),
         linked = &mut link => linked.map_err(Into::into).and_then(|linked| linked.context("the link cannot be run")),
         served = &mut api => served.context("workers are no longer served"),
+        () = give_up_old(store) => Ok(()),
     };
     stop_api.cancel();
     if timeout(DRAIN_REQUESTS, &mut api).await.is_err() {
@@ -113,6 +117,19 @@ async fn run_parts(
         link.await?.context("the link cannot be run")?;
     }
     ended
+}
+
+/// Gives up what is too old, now and then; never ends.
+async fn give_up_old(store: &Store) {
+    let mut often = interval(OLD);
+    loop {
+        often.tick().await;
+        match store.give_up_old().await {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(count, "figures that nobody has fetched were too old, and were given up"),
+            Err(error) => tracing::warn!(%error, "it cannot be looked for reports that are too old"),
+        }
+    }
 }
 
 /// How the manager is spoken with.

@@ -81,6 +81,11 @@ impl StoreError {
         matches!(self, Self::Closed | Self::Damaged(_))
     }
 
+    /// Whether a later write would fail, too, for all that is known.
+    pub(super) fn is_of_the_disk(&self) -> bool {
+        matches!(self, Self::DiskFull | Self::File { .. } | Self::Sqlite(_))
+    }
+
     /// A word for metrics and logs.
     pub fn category(&self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@
 //! is on the disk. The store never talks to anybody: it says that something has changed ([`Store::changes`],
 //! [`Store::outbox_grew`]), and others look.
 
+mod age;
 mod changes;
 mod datasets;
 mod error;
@@ -20,8 +21,10 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     thread,
+    time::{Duration, Instant},
 };
 
+use age::Age;
 pub use changes::Changes;
 pub use datasets::Finding;
 pub use error::StoreError;
@@ -51,25 +54,40 @@ pub struct Store {
     changes: Arc<Changes>,
     outbox_grew: Arc<Notify>,
     failed: watch::Receiver<Option<StoreError>>,
+    trouble: watch::Receiver<Option<StoreError>>,
+    moved_aside: Arc<[PathBuf]>,
 }
 
 impl Store {
     /// Opens the store in this file, or an empty one where there is none or it is damaged.
     pub async fn open(path: &Path, limits: OutboxLimits) -> Result<Self, StoreError> {
+        let opened = Instant::now();
+        Self::open_with(path, limits, move || opened.elapsed()).await
+    }
+
+    /// As [`Store::open`], with another clock of for how long it has been open.
+    async fn open_with(
+        path: &Path,
+        limits: OutboxLimits,
+        clock: impl Fn() -> Duration + Send + 'static,
+    ) -> Result<Self, StoreError> {
+        let age = Age::new(clock);
         let (messages, receiver) = mpsc::channel(QUEUE);
         let (fail, failed) = watch::channel(None);
+        let (troubles, trouble) = watch::channel(None);
         let (reply, opened) = oneshot::channel();
         let path = path.to_owned();
         thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || match open_database(&path, limits) {
+            .spawn(move || match open_database(&path, limits, age) {
                 Ok(database) => {
-                    let _ = reply.send(Ok(()));
+                    let _ = reply.send(Ok(open::moved_aside(&path)));
                     let writer = Writer {
                         path,
                         database,
                         messages: receiver,
                         failed: fail,
+                        trouble: troubles,
                     };
                     writer.run();
                 }
@@ -78,12 +96,14 @@ impl Store {
                 }
             })
             .map_err(StoreError::file(PathBuf::from("thread")))?;
-        opened.await.map_err(|_| StoreError::Closed)??;
+        let moved_aside = opened.await.map_err(|_| StoreError::Closed)??;
         Ok(Self {
             messages,
             changes: Arc::default(),
             outbox_grew: Arc::default(),
             failed,
+            trouble,
+            moved_aside: moved_aside.into(),
         })
     }
 
@@ -102,6 +122,16 @@ impl Store {
             Ok(Some(error)) => error.clone(),
             _ => StoreError::Closed,
         }
+    }
+
+    /// Why the last write failed, where it did: the next one will, too, for all that is known.
+    pub fn trouble(&self) -> Option<StoreError> {
+        self.trouble.borrow().clone()
+    }
+
+    /// Damaged stores that lie beside this one, with what they had not delivered.
+    pub fn moved_aside(&self) -> &[PathBuf] {
+        &self.moved_aside
     }
 
     /// The objects that were put or deleted since somebody last looked.
@@ -181,6 +211,15 @@ impl Store {
         self.call(move |database| outbox::push(database, &report)).await?;
         self.outbox_grew.notify_one();
         Ok(())
+    }
+
+    /// Gives up figures that are too old; how many there were.
+    pub async fn give_up_old(&self) -> Result<u64, StoreError> {
+        let given_up = self.call(|database| database.give_up_old()).await?;
+        if given_up > 0 {
+            self.outbox_grew.notify_one();
+        }
+        Ok(given_up)
     }
 
     /// At most `limit` of what the outbox holds after this number, in order: what can be sent to a manager that wants to know
@@ -277,13 +316,15 @@ impl Store {
     }
 }
 
-fn open_database(path: &Path, limits: OutboxLimits) -> Result<Database, StoreError> {
+fn open_database(path: &Path, limits: OutboxLimits, age: Age) -> Result<Database, StoreError> {
     let connection = open::open(path)?;
     let mut database = Database {
         connection,
         state: State::default(),
         limits,
+        age,
     };
+    database.read_age()?;
     database.count_items()?;
     outbox::count(&mut database)?;
     Ok(database)

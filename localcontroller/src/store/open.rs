@@ -20,6 +20,9 @@ use super::{error::StoreError, schema};
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
+/// What follows the name of a file that was moved aside, and precedes when.
+const DAMAGED: &str = ".damaged-";
+
 /// How long the process before us may take to let go of the file.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 5_000 });
 
@@ -93,10 +96,21 @@ fn make_private(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The databases that were moved aside, from here and before.
+pub(super) fn moved_aside(path: &Path) -> Vec<PathBuf> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Vec::new();
+    };
+    let begins = format!("{}{DAMAGED}", name.to_string_lossy());
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let aside = files.filter(|file| file.file_name().to_string_lossy().starts_with(&begins));
+    aside.map(|file| file.path()).collect()
+}
+
 /// Moves the database and its journal to names that say what they are; the new name of the database.
 pub(super) fn move_aside(path: &Path) -> Result<PathBuf, StoreError> {
     let stamp = Timestamp::now().as_millisecond();
-    let aside = |file: &Path| PathBuf::from(format!("{}.damaged-{stamp}", file.display()));
+    let aside = |file: &Path| PathBuf::from(format!("{}{DAMAGED}{stamp}", file.display()));
     // The journal first: left beside a new database, it would be taken for that one's.
     for suffix in ["-wal", "-shm", "-journal"] {
         let file = PathBuf::from(format!("{}{suffix}", path.display()));

@@ -1,11 +1,13 @@
 //! The durable outbox: reports in the order in which they were made, until the manager has answered them.
 //!
 //! Decides what a newer report replaces and what is given up when the outbox is full: metrics first, the oldest of
-//! them, then rounds, then events. What is said of a Dataset is never given up: there is one such report for each
+//! them, then rounds, then events; what is given up for its age is decided in `age`. What is said of a Dataset is never given up: there is one such report for each
 //! Dataset, and it would not be made again. What was given up is counted in a gap, which is delivered as a report is.
 //!
 //! A worker may be up before the node has heard of the object that it works for. Its reports wait without a uid, and
 //! are numbered anew when the object comes, as if they had been made then.
+
+use std::time::Duration;
 
 use rusqlite::params;
 use serde::Deserialize;
@@ -14,7 +16,7 @@ use skerry_edge::{
     node::{Outgoing, Wanted},
 };
 
-use super::{error::StoreError, items::Workers, writer::Database};
+use super::{age, error::StoreError, items::Workers, writer::Database};
 
 /// How much the outbox holds at most.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,8 @@ pub struct OutboxLimits {
     pub count: u64,
     /// Reports on objects that the node does not hold.
     pub homeless: u64,
+    /// How old figures get.
+    pub metrics_age: Duration,
 }
 
 impl Default for OutboxLimits {
@@ -34,6 +38,7 @@ impl Default for OutboxLimits {
             bytes: 64 * 1024 * 1024,
             count: 100_000,
             homeless: 1_000,
+            metrics_age: age::METRICS,
         }
     }
 }
@@ -65,7 +70,7 @@ pub struct NewReport {
 
 /// What is given up first has the lowest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+pub(super) enum Class {
     Metrics = 0,
     Round = 1,
     Event = 2,
@@ -126,8 +131,9 @@ fn insert(database: &mut Database, report: &NewReport, uid: Option<&str>) -> Res
     let bytes = texts.iter().map(|text| text.len() as u64).sum::<u64>() + ROW_BYTES;
     let class = Class::of(payload);
     let seq = next_seq(database)?;
+    let born = database.keep_age()?;
     database.execute(
-        "INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         params![
             seq,
             class as u8,
@@ -138,7 +144,8 @@ fn insert(database: &mut Database, report: &NewReport, uid: Option<&str>) -> Res
             replaces,
             jiff::Timestamp::now().to_string(),
             text,
-            bytes
+            bytes,
+            born
         ],
     )?;
     if (class as u8) < Class::Dataset as u8 {
@@ -200,15 +207,18 @@ fn make_room_for_homeless(database: &mut Database) -> Result<(), StoreError> {
         |row| row.get(0),
     )?;
     let surplus = (homeless.len() as u64 + 1).saturating_sub(database.limits.homeless);
+    let surplus = usize::try_from(surplus).unwrap_or(usize::MAX);
+    give_up(database, homeless.into_iter().take(surplus)).map(drop)
+}
+
+/// Gives these reports up; how many there were.
+pub(super) fn give_up(database: &mut Database, seqs: impl IntoIterator<Item = u64>) -> Result<u64, StoreError> {
     let mut given_up = 0;
-    for seq in homeless
-        .into_iter()
-        .take(usize::try_from(surplus).unwrap_or(usize::MAX))
-    {
-        remove(database, seq)?;
-        given_up += 1;
+    for seq in seqs {
+        given_up += u64::from(remove(database, seq)?);
     }
-    note_gap(database, given_up)
+    note_gap(database, given_up)?;
+    Ok(given_up)
 }
 
 /// Adds to the last gap, unless that may be on its way to the manager with the count that it had.
@@ -228,7 +238,7 @@ fn note_gap(database: &mut Database, count: u64) -> Result<(), StoreError> {
     }
     let seq = next_seq(database)?;
     database.execute(
-        "INSERT INTO outbox VALUES (?1, ?2, '', '', '', NULL, NULL, '', ?3, 0)",
+        "INSERT INTO outbox VALUES (?1, ?2, '', '', '', NULL, NULL, '', ?3, 0, 0)",
         params![seq, Class::Gap as u8, total.to_string()],
     )?;
     Ok(())

@@ -37,6 +37,12 @@ pub(super) const STEPS: &[&str] = &[
         PRIMARY KEY (namespace, name)
     ) STRICT;
     ",
+    // 2. `age` is for how long the store was open so far, and `outbox.born` how old it was when a report was made.
+    "
+    CREATE TABLE age (one INTEGER PRIMARY KEY CHECK (one = 1), seconds INTEGER NOT NULL) STRICT;
+    INSERT INTO age VALUES (1, 0);
+    ALTER TABLE outbox ADD COLUMN born INTEGER NOT NULL DEFAULT 0;
+    ",
 ];
 
 /// Takes the steps that are missing, all or none of them.

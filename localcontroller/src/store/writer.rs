@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    age::Age,
     error::StoreError,
     open,
     outbox::{OutboxLimits, Totals},
@@ -22,6 +23,7 @@ pub(super) struct Database {
     pub(super) connection: Connection,
     pub(super) state: State,
     pub(super) limits: OutboxLimits,
+    pub(super) age: Age,
 }
 
 /// What is derived from the tables and kept in memory; put back as it was when a call is undone.
@@ -97,6 +99,8 @@ pub(super) struct Writer {
     pub(super) messages: mpsc::Receiver<Message>,
     /// Set when the store cannot go on.
     pub(super) failed: watch::Sender<Option<StoreError>>,
+    /// Why the last write failed, where it did.
+    pub(super) trouble: watch::Sender<Option<StoreError>>,
 }
 
 impl Writer {
@@ -129,11 +133,12 @@ impl Writer {
     /// Runs these calls in one transaction and answers them.
     fn transact(&mut self, calls: Vec<Box<dyn Call>>) -> Result<(), StoreError> {
         let before = self.database.state.clone();
+        let (written, mut trouble) = (self.database.connection.total_changes(), None);
         let mut done = Vec::with_capacity(calls.len());
         let mut went = self.execute("BEGIN");
         for mut call in calls {
             if went.is_ok() {
-                went = self.run_one(call.as_mut());
+                went = self.run_one(call.as_mut(), &mut trouble);
             }
             done.push(call);
         }
@@ -146,21 +151,31 @@ impl Writer {
                 let _ = self.execute("ROLLBACK");
             }
         }
+        let trouble = went
+            .as_ref()
+            .err()
+            .cloned()
+            .or(trouble)
+            .filter(StoreError::is_of_the_disk);
+        if trouble.is_some() || self.database.connection.total_changes() != written {
+            self.trouble.send_replace(trouble);
+        }
         for call in done {
             call.finish(went.clone());
         }
         went
     }
 
-    /// Runs one call; an error is the transaction's, a call's own error is undone and kept for its answer.
-    fn run_one(&mut self, call: &mut dyn Call) -> Result<(), StoreError> {
+    /// Runs one call; an error is the transaction's, a call's own error is undone and kept for its answer, and as `trouble`.
+    fn run_one(&mut self, call: &mut dyn Call, trouble: &mut Option<StoreError>) -> Result<(), StoreError> {
         self.execute("SAVEPOINT call")?;
         let before = self.database.state.clone();
         match call.run(&mut self.database) {
             Ok(()) => self.execute("RELEASE call"),
             Err(error @ StoreError::Damaged(_)) => Err(error),
             Err(error) if self.database.connection.is_autocommit() => Err(error),
-            Err(_) => {
+            Err(error) => {
+                *trouble = Some(error);
                 self.database.state = before;
                 self.execute("ROLLBACK TO call")?;
                 self.execute("RELEASE call")
@@ -180,6 +195,7 @@ impl Writer {
             database,
             messages,
             failed,
+            trouble: _,
         } = self;
         drop(database);
         match open::move_aside(&path) {

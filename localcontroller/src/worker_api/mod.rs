@@ -230,14 +230,23 @@ async fn readyz(State(api): State<Api>) -> Response {
         node::State::Waiting { cause: None, .. } => "not yet connected".to_owned(),
         node::State::Waiting { cause: Some(cause), .. } => format!("not connected: {cause}"),
     };
-    match api.store.holds().await {
-        Ok(items) => (StatusCode::OK, format!("ok\nstore: {items} items\nlink: {link}\n")).into_response(),
-        Err(error) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("not ready\nstore: {error}\nlink: {link}\n"),
-        )
-            .into_response(),
+    let held = match api.store.trouble() {
+        None => api.store.holds().await,
+        Some(trouble) => Err(trouble),
+    };
+    let (status, word, store) = match held {
+        Ok(items) => (StatusCode::OK, "ok", format!("{items} items")),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, "not ready", error.to_string()),
+    };
+    let mut text = format!("{word}\nstore: {store}\nlink: {link}\n");
+    for aside in api.store.moved_aside() {
+        let line = format!(
+            "a damaged store was moved to {}: what it had not delivered is only there\n",
+            aside.display()
+        );
+        text.push_str(&line);
     }
+    (status, text).into_response()
 }
 
 async fn metrics(State(api): State<Api>) -> Response {
@@ -248,6 +257,7 @@ async fn metrics(State(api): State<Api>) -> Response {
         metrics.outbox_reports.set(gauge(totals.count));
         metrics.outbox_bytes.set(gauge(totals.bytes));
     }
+    metrics.stores_moved_aside.set(gauge(store.moved_aside().len() as u64));
     metrics.link_live.set(i64::from(*link.borrow() == node::State::Live));
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     match metrics.text() {

@@ -170,6 +170,17 @@ async fn a_full_disk_is_no_success() {
     let (status, _, body) = fixture.post("trainer-1", "application/json", message.to_string()).await;
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE);
     assert!(body.contains("disk"), "{body}");
+    let (status, body) = fixture.get("/readyz").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "whoever asks can know before");
+    assert!(body.contains("store: the disk of the store is full"), "{body}");
+    assert_eq!(
+        fixture.get("/healthz").await.0,
+        StatusCode::OK,
+        "a restart would not help"
+    );
+    fixture.store.empty_disk().await;
+    let (status, ..) = fixture.post("trainer-1", "application/json", message.to_string()).await;
+    assert_eq!(status, StatusCode::OK);
     assert_eq!(fixture.get("/readyz").await.0, StatusCode::OK);
     drop(fixture.directory);
 }

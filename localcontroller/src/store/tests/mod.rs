@@ -1,6 +1,7 @@
 //! What the store does with each call, and what becomes of it when its file is damaged or the disk is full.
 
 mod model;
+mod older;
 mod outbox;
 
 use std::{
@@ -222,6 +223,9 @@ async fn a_damaged_file_is_moved_aside() {
             .collect();
         assert_eq!(kept.len(), 1);
         assert_eq!(fs::read(kept[0].path()).unwrap(), damage);
+        assert_eq!(store.moved_aside(), [kept[0].path()]);
+        store.close().await;
+        assert_eq!(open(&home).await.moved_aside().len(), 1, "until somebody takes it away");
     }
 }
 

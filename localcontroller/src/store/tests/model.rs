@@ -46,6 +46,12 @@ proptest! {
     }
 
     #[test]
+    fn of_a_journal_that_is_torn_or_spoiled_what_came_before_is_there(at in 0.0..1.0_f64, cut in any::<bool>()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(check_torn_journal(at, cut))?;
+    }
+
+    #[test]
     fn the_store_is_as_its_model(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(check_steps(steps))?;
@@ -160,4 +166,54 @@ async fn check_damage(at: u64, length: u64, cut: bool) -> Result<(), TestCaseErr
         }
     }
     Err(TestCaseError::fail("damaged twice"))
+}
+
+/// Copies the files of a store that is open, as a power failure leaves them, and cuts the journal off or spoils it from there on.
+async fn check_torn_journal(part: f64, cut: bool) -> Result<(), TestCaseError> {
+    const WRITTEN: u64 = 30;
+    let (lives, died) = (home(), home());
+    let store = open(&lives).await;
+    for version in 1..=WRITTEN {
+        let put = Change::Put(object(&version.to_string(), "u", 1));
+        store.apply(batch(version, vec![put])).await.unwrap();
+        store.push(event(&version.to_string(), "x")).await.unwrap();
+    }
+    let journal = |path: &std::path::Path| std::path::PathBuf::from(format!("{}-wal", path.display()));
+    let mut torn = fs::read(journal(&lives.path)).unwrap();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
+    let at = (part * torn.len() as f64) as usize;
+    if cut {
+        torn.truncate(at);
+    } else {
+        torn.iter_mut().skip(at).take(300).for_each(|byte| *byte ^= 0xa5);
+    }
+    fs::create_dir_all(died.path.parent().unwrap()).unwrap();
+    fs::copy(&lives.path, &died.path).unwrap();
+    fs::write(journal(&died.path), torn).unwrap();
+
+    let store = open(&died).await;
+    prop_assert!(store.moved_aside().is_empty(), "what is there can be trusted");
+    let version = store.position().await.unwrap().map_or(0, |position| position.version);
+    let mut names: Vec<u64> = store
+        .rows()
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.key.object.name.parse().unwrap())
+        .collect();
+    names.sort_unstable();
+    prop_assert_eq!(names, (1..=version).collect::<Vec<_>>());
+    let owed = store.fetch(0, 1_000).await.unwrap();
+    let seqs: Vec<_> = owed.iter().map(Outgoing::seq).collect();
+    prop_assert_eq!(&seqs, &(1..=seqs.len() as u64).collect::<Vec<_>>());
+    prop_assert!([version, version.saturating_sub(1)].contains(&(seqs.len() as u64)));
+    prop_assert!(version < WRITTEN || part > 0.9, "nothing was torn");
+    #[expect(clippy::cast_precision_loss)]
+    let (there, least) = (version as f64, (part - 0.15) * WRITTEN as f64);
+    prop_assert!(there >= least, "more is gone than what was torn");
+    Ok(())
 }
