@@ -6,37 +6,19 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod common;
+#[path = "common/memory.rs"]
+mod memory;
 #[path = "attacks/net.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod net;
 
-use std::fs;
-
+use memory::{MOST, from, resident};
 use net::{TEXT, World, head};
 use skerry_edge::limits;
 use tokio::{
     io::AsyncWriteExt as _,
     time::{Duration, timeout},
 };
-
-/// What `docs/edge-limits.md` says.
-const MOST: usize = 130 << 20;
-
-/// Bytes of memory that this process has.
-fn resident() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
-}
-
-fn from(connection: usize) -> [u8; 4] {
-    [
-        10,
-        9,
-        0,
-        u8::try_from(connection / limits::UNPROVEN_PER_ADDRESS).unwrap(),
-    ]
-}
 
 #[tokio::test(start_paused = true)]
 async fn those_who_have_proven_nothing_hold_little_memory() {

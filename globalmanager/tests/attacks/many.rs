@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use skerry_edge::limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::net::{Said, World, hello, key, report};
+use super::net::{Said, TEXT, UPGRADE, World, hello, key, report, whole};
 
 #[tokio::test(start_paused = true)]
 async fn of_connections_from_one_address_that_prove_nothing() {
@@ -115,6 +115,36 @@ async fn of_invented_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_100_000_invented_names_in_hellos() {
+    const NAMES: u64 = 100_000;
+    let world = World::plain();
+    for i in 0..NAMES {
+        let mut wire = world.dial();
+        // Whatever is answered is not waited for.
+        let name = if i % 2 == 0 {
+            format!("invented-{i}")
+        } else {
+            format!("Invented {i}")
+        };
+        let first = [UPGRADE.as_bytes(), &whole(TEXT, hello(&name).as_bytes())].concat();
+        wire.0.write_all(&first).await.unwrap();
+        let mut some = [0; 16];
+        wire.0.read_exact(&mut some).await.unwrap();
+        if i % 1_000 == 0 {
+            let (nodes, sessions, _) = kept(&world);
+            assert!(nodes < 100 && sessions <= nodes, "{nodes} nodes");
+        }
+    }
+    world.sessions(0).await;
+    while world.hub.doors().present() != (0, 0) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(kept(&world), (0, 0, (0, 0)));
+    assert_eq!(world.hub.snapshot().refused, [("no_name", NAMES / 2)].into());
+    world.serves_others().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_invented_nodes_by_one_with_a_certificate() {
     let world = World::tls();
     let config = world.certified("edge-1");
@@ -139,10 +169,7 @@ async fn of_100_000_invented_names_in_reports() {
     let sending = async {
         for seq in 1..=NAMES {
             let text = report(seq, &format!("invented-{seq}"), &format!("uid-{seq}"));
-            writing
-                .write_all(&super::net::whole(super::net::TEXT, text.as_bytes()))
-                .await
-                .unwrap();
+            writing.write_all(&whole(TEXT, text.as_bytes())).await.unwrap();
         }
     };
     let answers = async {

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::{
-    super::Hub,
+    super::{Hub, Reports},
     node::{Disk, MemoryStore, session},
 };
 use crate::{
@@ -150,9 +150,14 @@ impl Cluster {
 
     /// Begins a term.
     pub(super) fn lead(&self) {
+        self.lead_with(|engine| Arc::new(engine));
+    }
+
+    /// Begins a term in which reports go where this says.
+    pub(super) fn lead_with(&self, reports: impl FnOnce(Engine) -> Arc<dyn Reports>) {
         let (cluster, lease) = ("c".to_owned(), "l".to_owned());
         let epoch = Epoch { lease, transitions: 0 };
-        self.hub.lead(Server { cluster, epoch }, Arc::new(self.engine.clone()));
+        self.hub.lead(Server { cluster, epoch }, reports(self.engine.clone()));
     }
 
     /// Serves nodes.
