@@ -1,4 +1,5 @@
-//! When nodes that are sent away are to come back: each at the next time that is free.
+//! Who is let in when many come at once, and when nodes that are sent away are to come back: each at the next time that is
+//! free.
 //!
 //! Decides that so many come a second, however many are sent away, and however often; and that nobody is kept away for longer
 //! than a Lease may stand, so that whoever invents nodes keeps no others out. Has no clock.
@@ -9,6 +10,29 @@ use crate::lease;
 
 /// Between two of them: a manager on two cores takes up about a thousand sessions a second.
 const EVERY: Duration = Duration::from_millis(1);
+
+/// How many sessions may begin at once: the last of them waits two seconds until it is taken up. More would wait until they
+/// take their manager for dead, and come again.
+const AT_ONCE: u32 = 2_000;
+
+/// The sessions that begin.
+#[derive(Debug, Default)]
+pub(super) struct Admissions {
+    /// When the last of them is taken up.
+    taken_up: Duration,
+}
+
+impl Admissions {
+    /// Whether another one may begin at `now`.
+    pub(super) fn admit(&mut self, now: Duration) -> bool {
+        let then = self.taken_up.max(now) + EVERY;
+        let admitted = then <= now + EVERY * AT_ONCE;
+        if admitted {
+            self.taken_up = then;
+        }
+        admitted
+    }
+}
 
 /// The times that are given away.
 #[derive(Debug, Default)]
@@ -40,6 +64,16 @@ mod tests {
         assert_eq!(waits.last(), Some(&Duration::from_secs(5)));
         // Those who are sent away again queue up behind the others.
         assert_eq!(appointments.next(NOW + EVERY), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn so_many_are_let_in_at_once_and_then_a_thousand_a_second() {
+        let mut admissions = Admissions::default();
+        let mut admitted = |now: Duration| (0..5_000).filter(|_| admissions.admit(now)).count();
+        assert_eq!(admitted(NOW), AT_ONCE as usize);
+        assert_eq!(admitted(NOW + EVERY * 10), 10);
+        assert_eq!(admitted(NOW + EVERY * 10), 0);
+        assert_eq!(admitted(NOW * 2), AT_ONCE as usize);
     }
 
     #[test]

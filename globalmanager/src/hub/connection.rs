@@ -96,6 +96,10 @@ async fn hello(
                     return Err(("not_known", cause, Some(hub.come_back())));
                 }
             }
+            if !hub.shared.admissions.lock().admit(hub.now()) {
+                let cause = "too many sessions begin at once: it comes back".to_owned();
+                return Err(("busy", cause, Some(hub.come_back())));
+            }
             let place = socket.place().map_or(Ok(()), |place| place.prove(&hello.node));
             place.map_err(|turned| {
                 let (reason, hint) = (RefusedReason::Node, turned.to_string());

@@ -51,7 +51,7 @@ pub use reports::{Answers, Reports};
 pub use status::{NodeStatus, Snapshot};
 pub use stream::Reported;
 
-use appointments::Appointments;
+use appointments::{Admissions, Appointments};
 use counters::{Counters, Lines};
 use placements::{NodeName, Placements};
 use reports::Streams;
@@ -82,6 +82,7 @@ struct Shared {
     /// Which nodes have joined, or were turned away.
     joined: watch::Sender<Joined>,
     sessions: TaskTracker,
+    admissions: Mutex<Admissions>,
     appointments: Mutex<Appointments>,
     doors: Doors,
     counters: Counters,
@@ -129,6 +130,7 @@ impl Hub {
                 revocations: watch::Sender::new(None),
                 joined: watch::Sender::new(Joined::Nobody),
                 sessions: TaskTracker::new(),
+                admissions: Mutex::default(),
                 appointments: Mutex::default(),
                 doors: Doors::default(),
                 counters: Counters::default(),

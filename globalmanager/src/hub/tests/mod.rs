@@ -7,4 +7,5 @@ mod network;
 mod node;
 mod old_agents;
 mod steps;
+mod storm;
 mod taking;
