@@ -93,10 +93,9 @@ impl Standing {
             },
             Self::Unproven(None, _) => Judgement::Counts,
             Self::Unproven(Some(name), joined) => match &*joined.borrow_and_update() {
-                Joined::Nobody => Judgement::Counts,
                 Joined::NotKnown => Judgement::Unknown,
                 Joined::These(nodes) if nodes.contains(name) => Judgement::Lost(Lost::Unproven(name.clone())),
-                Joined::These(_) => Judgement::Counts,
+                Joined::Nobody | Joined::These(_) => Judgement::Counts,
             },
         }
     }

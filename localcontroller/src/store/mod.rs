@@ -215,7 +215,7 @@ impl Store {
 
     /// Gives up figures that are too old; how many there were.
     pub async fn give_up_old(&self) -> Result<u64, StoreError> {
-        let given_up = self.call(|database| database.give_up_old()).await?;
+        let given_up = self.call(Database::give_up_old).await?;
         if given_up > 0 {
             self.outbox_grew.notify_one();
         }

@@ -11,7 +11,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use axum::{
     Extension, Router,
@@ -240,11 +240,9 @@ async fn readyz(State(api): State<Api>) -> Response {
     };
     let mut text = format!("{word}\nstore: {store}\nlink: {link}\n");
     for aside in api.store.moved_aside() {
-        let line = format!(
-            "a damaged store was moved to {}: what it had not delivered is only there\n",
-            aside.display()
-        );
-        text.push_str(&line);
+        let lost = "what it had not delivered is only there";
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "a damaged store was moved to {}: {lost}", aside.display());
     }
     (status, text).into_response()
 }

@@ -63,23 +63,22 @@ impl Drop for Manager {
 /// A manifest whose pods stay for five minutes on a node that is not heard of, as they do by default: these control planes
 /// give nodes up within seconds, and outages take longer.
 fn patient(manifest: &str) -> String {
-    let mut patient = String::new();
-    for line in manifest.lines() {
+    let lines = manifest.lines().flat_map(|line| {
         let key = line.trim_start();
         let indent = " ".repeat(line.len() - key.len());
         // Data sets have a node, too, at the first level.
-        if key.starts_with("nodeName: ") && indent.len() > 2 {
-            patient += &format!("{indent}tolerations:\n");
-            for taint in ["not-ready", "unreachable"] {
-                patient += &format!(
-                    "{indent}- {{key: node.kubernetes.io/{taint}, operator: Exists, effect: NoExecute, tolerationSeconds: 300}}\n"
-                );
-            }
-        }
-        patient += line;
-        patient.push('\n');
-    }
-    patient
+        let is_of_pod = key.starts_with("nodeName: ") && indent.len() > 2;
+        let tolerations = is_of_pod.then(|| {
+            let [not_ready, unreachable] = ["not-ready", "unreachable"].map(|taint| {
+                format!(
+                    "{{key: node.kubernetes.io/{taint}, operator: Exists, effect: NoExecute, tolerationSeconds: 300}}"
+                )
+            });
+            format!("{indent}tolerations: [{not_ready}, {unreachable}]")
+        });
+        tolerations.into_iter().chain([line.to_owned()])
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A service and a job at work under a whole manager.
