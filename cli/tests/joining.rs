@@ -10,9 +10,13 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Api;
-use skerry_crds::skerry::v1alpha1::EdgeNode;
+use kube::{Api, api::PostParams};
+use skerry_crds::{
+    sedna::v1alpha1::Dataset,
+    skerry::v1alpha1::{Certificate, EdgeNode},
+};
 use skerry_sandbox::ApiServer;
 use skerry_tests::{
     definitions::KINDS,
@@ -147,16 +151,38 @@ impl World {
 
     /// When the node's newest certificate was issued.
     async fn issued(&self) -> Time {
+        self.certificate().await.issued
+    }
+
+    async fn certificate(&self) -> Certificate {
         let nodes: Api<EdgeNode> = Api::namespaced(self.api.client(), "default");
-        nodes
-            .get("edge-1")
-            .await
-            .unwrap()
-            .status
-            .unwrap()
-            .certificate
-            .unwrap()
-            .issued
+        nodes.get("edge-1").await.unwrap().status.unwrap().certificate.unwrap()
+    }
+
+    /// Stops the node until its certificate has expired.
+    async fn sleeps_through_expiry(&mut self) {
+        self.stop_node();
+        let expires = self.certificate().await.expires;
+        self.until("end of the certificate", || async { Timestamp::now() > expires.0 })
+            .await;
+    }
+
+    /// The samples that the node has counted of its Dataset.
+    async fn samples(&self, wanted: i64) {
+        let datasets: Api<Dataset> = Api::namespaced(self.api.client(), "default");
+        let what = format!("{wanted} samples");
+        self.until(&what, || async {
+            let status = datasets.get("images").await.unwrap().status;
+            status.and_then(|status| status.number_of_samples) == Some(wanted)
+        })
+        .await;
+    }
+
+    /// What the Dataset is about.
+    fn write_data(&self, lines: usize) {
+        let data = self.folder.path().join("root/data");
+        std::fs::create_dir_all(&data).unwrap();
+        std::fs::write(data.join("images.txt"), "line\n".repeat(lines)).unwrap();
     }
 
     /// Asks again and again: another process raises no event here.
@@ -209,6 +235,11 @@ async fn a_node_joins_stays_is_turned_away_and_joins_again() {
     world.sessions(1.0).await;
     let first = world.issued().await;
     world.until("renewal", || async { world.issued().await > first }).await;
+    // With the second one it is sure that the first did not cost the session.
+    let second = world.issued().await;
+    world
+        .until("second renewal", || async { world.issued().await > second })
+        .await;
     assert_eq!(
         world.figure("edge_connections_total").await,
         Some(1.0),
@@ -237,6 +268,60 @@ async fn a_node_joins_stays_is_turned_away_and_joins_again() {
 
     // It goes on by itself, and takes the new token as it finds it.
     world.invite().await;
+    world.sessions(1.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_certificate_expired_while_it_was_off_is_back_unless_it_was_turned_away() {
+    let mut world = World::start().await;
+    world.start_node();
+    world.invite().await;
+    world.sessions(1.0).await;
+    std::fs::remove_file(world.folder.path().join("join.token")).unwrap();
+
+    world.sleeps_through_expiry().await;
+    let expired = world.issued().await;
+    world.start_node();
+    world.sessions(1.0).await;
+    world
+        .until("renewal", || async { world.issued().await > expired })
+        .await;
+
+    world.sleeps_through_expiry().await;
+    world.sessions(0.0).await;
+    assert!(world.nodes(&["revoke", "edge-1"]).status.success());
+    let expired = world.issued().await;
+    world.start_node();
+    world
+        .until("sentence", || async { world.said("node").contains("was turned away") })
+        .await;
+    assert_eq!(world.figure("edge_sessions").await, Some(0.0));
+    assert_eq!(world.issued().await, expired, "nothing was issued to it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_installed_anew_under_its_name_joins_anew_and_gets_back_what_it_held() {
+    let mut world = World::start().await;
+    world.write_data(3);
+    let spec = serde_json::json!({"url": "/data/images.txt", "format": "txt", "nodeName": "edge-1"});
+    let dataset = Dataset::new("images", serde_json::from_value(spec).unwrap());
+    let datasets: Api<Dataset> = Api::namespaced(world.api.client(), "default");
+    datasets.create(&PostParams::default(), &dataset).await.unwrap();
+    world.start_node();
+    world.invite().await;
+    world.samples(3).await;
+
+    world.stop_node();
+    std::fs::remove_dir_all(world.folder.path().join("root")).unwrap();
+    world.write_data(5);
+    world.start_node();
+    world
+        .until("refusal of the token that was used", || async {
+            world.said("node").contains("was used before")
+        })
+        .await;
+    world.invite().await;
+    world.samples(5).await;
     world.sessions(1.0).await;
 }
 
