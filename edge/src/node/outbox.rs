@@ -22,7 +22,7 @@ use crate::{limits, message::Upstream, object::ObjectKey};
 pub(super) struct Window {
     in_flight: BTreeMap<u64, ObjectKey>,
     /// What the session before had in flight. It goes first and alone: of so many the manager remembers the answers.
-    again: BTreeSet<u64>,
+    again: BTreeMap<u64, ObjectKey>,
     /// The last number read, of all resources.
     read_to: u64,
     reading: Option<Reading>,
@@ -57,15 +57,12 @@ enum Reading {
 impl Window {
     /// A session has come up: everything that the outbox holds is owed.
     pub(super) fn open(&mut self) {
-        for (seq, key) in std::mem::take(&mut self.in_flight) {
-            // What is behind one that was put off was put off as well, and goes after that one.
-            let behind = self.apart.iter().any(|apart| apart.key == key && apart.read_to < seq);
-            if !behind {
-                self.again.insert(seq);
-            }
-        }
-        self.apart.clear();
-        self.read_to = self.again.first().map_or(0, |first| first.saturating_sub(1));
+        self.again.append(&mut self.in_flight);
+        // What is behind one that was put off was put off as well, and goes after that one.
+        let apart = std::mem::take(&mut self.apart);
+        let behind = |seq: u64, key: &ObjectKey| apart.iter().any(|apart| apart.key == *key && apart.read_to < seq);
+        self.again.retain(|seq, key| !behind(*seq, key));
+        self.read_to = self.again.keys().next().map_or(0, |first| first.saturating_sub(1));
         self.more = true;
         self.reading = self.reading.take().map(|_| Reading::Stale);
     }
@@ -120,7 +117,13 @@ impl Window {
             Some(Reading::Of(key)) => self.read_apart(&key, outgoing, &answered),
             Some(Reading::Stale) | None => Vec::new(),
         };
-        let first = self.in_flight.keys().next().into_iter().chain(self.again.first()).min();
+        let first = self
+            .in_flight
+            .keys()
+            .next()
+            .into_iter()
+            .chain(self.again.keys().next())
+            .min();
         let settled = first.copied().unwrap_or_default();
         fresh
             .into_iter()
@@ -140,7 +143,7 @@ impl Window {
         let fresh = outgoing
             .into_iter()
             .filter(|outgoing| {
-                if again && !self.again.remove(&outgoing.seq()) {
+                if again && self.again.remove(&outgoing.seq()).is_none() {
                     return false;
                 }
                 !answered.contains(&outgoing.seq()) && self.send(outgoing)

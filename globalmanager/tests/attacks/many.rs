@@ -140,7 +140,13 @@ async fn of_100_000_invented_names_in_hellos() {
         tokio::task::yield_now().await;
     }
     assert_eq!(kept(&world), (0, 0, (0, 0)));
-    assert_eq!(world.hub.snapshot().refused, [("no_name", NAMES / 2)].into());
+    // All come within a moment: after the first of them, the rest are told to come later.
+    let refused = world.hub.snapshot().refused;
+    assert_eq!(refused.get("no_name"), Some(&(NAMES / 2)));
+    assert!(
+        refused.keys().all(|why| ["no_name", "busy"].contains(why)),
+        "{refused:?}"
+    );
     world.serves_others().await;
 }
 
