@@ -1,8 +1,13 @@
 //! Number: of connections, and of names.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use skerry_edge::limits;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    time::sleep,
+};
 
 use super::net::{Said, TEXT, UPGRADE, World, hello, key, report, whole};
 
@@ -147,6 +152,8 @@ async fn of_100_000_invented_names_in_hellos() {
         refused.keys().all(|why| ["no_name", "busy"].contains(why)),
         "{refused:?}"
     );
+    // And then there is room again.
+    sleep(Duration::from_secs(5)).await;
     world.serves_others().await;
 }
 
