@@ -7,7 +7,8 @@
 //!
 //! Decides that what is said of one resource never holds up what is said of another: the manager writes a resource at most
 //! once a [`limits::STATUS_PACE`], so a resource of which much waits has a share of the window, and goes on from where it
-//! was left. What is said of one resource stays in its order.
+//! was left; and the last places of the window are for resources of which nothing is in flight, however many are busy. What
+//! is said of one resource stays in its order.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,6 +17,9 @@ use std::{
 
 use super::store::{Outgoing, Wanted};
 use crate::{limits, message::Upstream, object::ObjectKey};
+
+/// The places that are kept for resources of which nothing is in flight.
+const RESERVE: usize = limits::REPORT_WINDOW - limits::REPORT_SHARE;
 
 /// The window over the durable outbox.
 #[derive(Debug, Default)]
@@ -80,18 +84,19 @@ impl Window {
         for apart in &mut self.apart {
             apart.until.take_if(|until| now >= *until);
         }
-        let room = limits::REPORT_WINDOW.saturating_sub(self.in_flight.len());
+        let room = self.room();
         if room == 0 {
             return None;
         }
         let ready = || {
             let mut apart = self.apart.iter().filter(|apart| apart.until.is_none());
             apart.find_map(|Apart { key, read_to, .. }| {
-                let share = self.share_left(key).min(room);
+                let share = self.share_left(key);
                 (share > 0).then(|| (key.clone(), *read_to, share))
             })
         };
-        let ready = (!self.more || !self.was_apart).then(ready).flatten();
+        let turn = self.again.is_empty() && (!self.more || !self.was_apart);
+        let ready = turn.then(ready).flatten();
         self.was_apart = ready.is_some();
         if let Some((key, after, limit)) = ready {
             self.reading = Some(Reading::Of(key.clone()));
@@ -146,7 +151,7 @@ impl Window {
                 if again && self.again.remove(&outgoing.seq()).is_none() {
                     return false;
                 }
-                !answered.contains(&outgoing.seq()) && self.send(outgoing)
+                !answered.contains(&outgoing.seq()) && self.send(outgoing, again)
             })
             .collect();
         if again {
@@ -160,13 +165,13 @@ impl Window {
         fresh
     }
 
-    /// Whether this goes now. It has come in its turn among all.
-    fn send(&mut self, outgoing: &Outgoing) -> bool {
+    /// Whether this goes now. It has come in its turn among all. What goes again has its place already.
+    fn send(&mut self, outgoing: &Outgoing, again: bool) -> bool {
         let (seq, key) = (outgoing.seq(), outgoing.key());
         if self.in_flight.contains_key(&seq) || self.apart.iter().any(|apart| apart.key == key) {
             return false;
         }
-        if self.share_left(&key) == 0 {
+        if !again && self.share_left(&key) == 0 {
             let read_to = seq.saturating_sub(1);
             let until = None;
             self.apart.push_back(Apart { key, read_to, until });
@@ -199,9 +204,16 @@ impl Window {
         outgoing
     }
 
+    /// How many more of this resource may go now.
     fn share_left(&self, key: &ObjectKey) -> usize {
         let taken = self.in_flight.values().filter(|of| *of == key).count();
-        limits::REPORT_SHARE.saturating_sub(taken)
+        let others = self.room().saturating_sub(RESERVE);
+        let free = if taken == 0 { others.max(1) } else { others };
+        limits::REPORT_SHARE.saturating_sub(taken).min(free).min(self.room())
+    }
+
+    fn room(&self) -> usize {
+        limits::REPORT_WINDOW.saturating_sub(self.in_flight.len())
     }
 
     /// The outbox could not be read.
