@@ -2,7 +2,8 @@
 //! free.
 //!
 //! Decides that so many come a second, however many are sent away, and however often; and that nobody is kept away for longer
-//! than a Lease may stand, so that whoever invents nodes keeps no others out. Has no clock.
+//! than a Lease may stand. Whoever invents nodes keeps none out that has proven who it is: these have turns of their own. Has
+//! no clock.
 
 use std::time::Duration;
 
@@ -15,16 +16,29 @@ const EVERY: Duration = Duration::from_millis(1);
 /// take their manager for dead, and come again.
 const AT_ONCE: u32 = 2_000;
 
-/// The sessions that begin.
+/// The sessions that begin: of nodes that have proven who they are, and of whoever only says a name.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
-    /// When the last of them is taken up.
-    taken_up: Duration,
+    proven: Turns,
+    said: Turns,
 }
 
 impl Admissions {
     /// Whether another one may begin at `now`.
-    pub(super) fn admit(&mut self, now: Duration) -> bool {
+    pub(super) fn admit(&mut self, proven: bool, now: Duration) -> bool {
+        let turns = if proven { &mut self.proven } else { &mut self.said };
+        turns.admit(now)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    /// When the last of them is taken up.
+    taken_up: Duration,
+}
+
+impl Turns {
+    fn admit(&mut self, now: Duration) -> bool {
         let then = self.taken_up.max(now) + EVERY;
         let admitted = then <= now + EVERY * AT_ONCE;
         if admitted {
@@ -69,11 +83,15 @@ mod tests {
     #[test]
     fn so_many_are_let_in_at_once_and_then_a_thousand_a_second() {
         let mut admissions = Admissions::default();
-        let mut admitted = |now: Duration| (0..5_000).filter(|_| admissions.admit(now)).count();
+        let mut admitted = |now: Duration| (0..5_000).filter(|_| admissions.admit(false, now)).count();
         assert_eq!(admitted(NOW), AT_ONCE as usize);
         assert_eq!(admitted(NOW + EVERY * 10), 10);
         assert_eq!(admitted(NOW + EVERY * 10), 0);
         assert_eq!(admitted(NOW * 2), AT_ONCE as usize);
+        assert!(
+            admissions.admit(true, NOW * 2),
+            "one with a certificate does not wait for names"
+        );
     }
 
     #[test]

@@ -96,15 +96,15 @@ async fn hello(
                     return Err(("not_known", cause, Some(hub.come_back())));
                 }
             }
-            if !hub.shared.admissions.lock().admit(hub.now()) {
-                let cause = "too many sessions begin at once: it comes back".to_owned();
-                return Err(("busy", cause, Some(hub.come_back())));
-            }
             let place = socket.place().map_or(Ok(()), |place| place.prove(&hello.node));
             place.map_err(|turned| {
                 let (reason, hint) = (RefusedReason::Node, turned.to_string());
                 (turned.word(), hint.clone(), Some(Downstream::Refused { reason, hint }))
             })?;
+            if !hub.shared.admissions.lock().admit(peer.identity.is_some(), hub.now()) {
+                let cause = "too many sessions begin at once: it comes back".to_owned();
+                return Err(("busy", cause, Some(hub.come_back())));
+            }
             Ok(hello)
         }
         Ok(Ok(Err(error))) => Err(violation("violation", error.to_string())),
@@ -244,7 +244,7 @@ impl Connection {
                 Output::Gap { count } => {
                     counters.reports_given_up.fetch_add(count, Relaxed);
                     if let Some(left_out) = lines.given_up.line() {
-                        tracing::warn!(%node, count, left_out, "a node gave up reports, its outbox was full");
+                        tracing::warn!(%node, count, left_out, "a node gave up reports: its outbox was full, or they were too old");
                     }
                 }
                 Output::Strays(keys) => tracing::debug!(%node, items = keys.len(), "a node holds items in excess"),

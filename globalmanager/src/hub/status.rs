@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub reports_denied: BTreeMap<&'static str, u64>,
     /// Answers that told a node to send a report again.
     pub reports_put_off: u64,
-    /// Reports that nodes gave up because their outbox was full.
+    /// Reports that nodes gave up because their outbox was full, or they were too old.
     pub reports_given_up: u64,
     /// Objects that were too large for a node.
     pub oversize: u64,
