@@ -286,6 +286,8 @@ impl Gateway<'_> {
     async fn run(&mut self, up_until: Instant) -> &'static str {
         let mut live = false;
         loop {
+            // A write looks at the state as well, so that it may have changed unnoticed here.
+            live |= *self.state.borrow() == State::Live;
             // What is not read waits in the agent, which then waits for itself.
             let full = self.entry.lock().agent.full();
             tokio::select! {
@@ -293,7 +295,6 @@ impl Gateway<'_> {
                     if changed.is_err() || over(&self.state.borrow_and_update()) {
                         return OVER;
                     }
-                    live |= *self.state.borrow() == State::Live;
                 }
                 () = sleep_until(up_until), if !live => return "the manager did not take it up",
                 ordered = self.ordered.recv(), if self.written.is_none() => {

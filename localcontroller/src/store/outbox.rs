@@ -1,8 +1,9 @@
 //! The durable outbox: reports in the order in which they were made, until the manager has answered them.
 //!
 //! Decides what a newer report replaces and what is given up when the outbox is full: metrics first, the oldest of
-//! them, then rounds, then events; what is given up for its age is decided in `age`. What is said of a Dataset is never given up: there is one such report for each
-//! Dataset, and it would not be made again. What was given up is counted in a gap, which is delivered as a report is.
+//! them, then rounds, then events; what is given up for its age is decided in `age`. What is said of a Dataset is never
+//! given up: there is one such report for each Dataset, and it would not be made again. What was given up is counted in a
+//! gap, which is delivered as a report is.
 //!
 //! A worker may be up before the node has heard of the object that it works for. Its reports wait without a uid, and
 //! are numbered anew when the object comes, as if they had been made then.

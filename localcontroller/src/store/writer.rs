@@ -123,6 +123,8 @@ impl Writer {
                 return self.give_up(what);
             }
         }
+        // Where it cannot be written to, what waits is taken for a little younger.
+        let _ = self.database.keep_age();
         drop(self.database);
         if let Some(reply) = closing {
             let _ = reply.send(());
