@@ -124,7 +124,7 @@ pub enum Upstream {
         /// The report.
         report: Report,
     },
-    /// Reports were given up because the outbox was full. Answered as a report is.
+    /// Reports were given up because the outbox was full, or they were too old. Answered as a report is.
     Gap {
         /// Its number, counted with the reports'.
         seq: u64,

@@ -58,7 +58,7 @@ impl Change {
 pub enum Outgoing {
     /// A report.
     Report(Report),
-    /// Reports that were given up because the outbox was full.
+    /// Reports that were given up because the outbox was full, or they were too old.
     Gap {
         /// Its number.
         seq: u64,
