@@ -291,7 +291,10 @@ impl Borrowed {
             }
             seen = newest;
             let (enough, limit) = match self.objects.lock().unwrap().under_way() {
-                None if changed.elapsed() >= IN_VAIN => return,
+                None if changed.elapsed() >= IN_VAIN => {
+                    eprintln!("not waited for any longer: a manager that tries in vain");
+                    return;
+                }
                 None => (CALM, limit),
                 Some(Awaited::Perhaps(_)) => (STUCK, limit),
                 Some(Awaited::Surely(_)) => (u32::MAX, limit.max(SURELY)),

@@ -236,9 +236,10 @@ pub(crate) async fn kill_after_each_write(expected: &Lived, live: impl AsyncFn(&
     let another = live(&|_| {}).await;
     assert_same(&another, expected, "nothing was disturbed");
     let writes: Vec<_> = expected.writes.iter().filter(|write| another.has(write)).collect();
-    let once_only = expected.writes.len() - writes.len();
-    assert!(writes.len() > 5, "{:#?}", expected.writes);
-    assert!(is_lent() || once_only == 0, "in virtual time all lives are alike");
+    let all = expected.writes.len();
+    assert!(all > 5, "{:#?}", expected.writes);
+    assert!(writes.len() * 10 >= all * 8, "{} of {all} in common", writes.len());
+    assert!(is_lent() || writes.len() == all, "in virtual time all lives are alike");
     let killed = side_by_side(writes, async |write| {
         let crash: OnceCell<FaultHandle> = OnceCell::new();
         let found = live(&|world| {

@@ -167,6 +167,7 @@ async fn there_never_are_two_pods_in_one_place() {
     }
     world.settle().await;
     assert_eq!(world.find::<Pod>(SECOND).await, None);
+    crate::pod(&world, "surface-train-1-").await;
 }
 
 #[tokio::test(start_paused = true)]
