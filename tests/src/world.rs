@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{Node, Pod},
@@ -65,7 +66,7 @@ pub struct World {
     pub patience: Cell<Duration>,
     pace: Cell<Pace>,
     manager: RefCell<Option<Manager>>,
-    killer: RefCell<Option<FaultHandle>>,
+    killers: RefCell<Vec<FaultHandle>>,
     _controllers: Option<Controllers>,
     /// The API server. Given back last, when nobody uses it any more.
     pub api: Server,
@@ -134,7 +135,7 @@ impl World {
             patience: Cell::new(A_WHILE),
             pace: Cell::new(pace(&api)),
             manager: RefCell::default(),
-            killer: RefCell::default(),
+            killers: RefCell::default(),
             _controllers: controllers,
             api,
         }
@@ -170,9 +171,9 @@ impl World {
         });
     }
 
-    /// From now on, the manager is killed when it runs into this fault, and started anew; once.
+    /// From now on, the manager is killed when it runs into this fault, and started anew; once for each fault.
     pub fn kill_manager_at(&self, fault: FaultHandle) {
-        *self.killer.borrow_mut() = Some(fault);
+        self.killers.borrow_mut().push(fault);
     }
 
     /// The engine of the manager that runs.
@@ -307,16 +308,11 @@ impl World {
     async fn wait(&self, end: impl Future<Output = ()>) {
         let mut end = std::pin::pin!(end);
         loop {
-            let killer = self.killer.borrow().clone();
-            let hit = async {
-                match &killer {
-                    Some(fault) => fault.hit().await,
-                    None => std::future::pending().await,
-                }
-            };
+            let killers = self.killers.borrow().clone();
+            let mut hits: FuturesUnordered<_> = killers.iter().map(FaultHandle::hit).collect();
             tokio::select! {
-                () = hit => {
-                    *self.killer.borrow_mut() = None;
+                Some(()) = hits.next() => {
+                    self.killers.borrow_mut().retain(|fault| fault.hits() == 0);
                     self.restart_manager().await;
                 }
                 () = &mut end => return,
