@@ -147,6 +147,7 @@ fn a_bench_of_the_edge_prints_what_edits_and_connections_cost() {
             "acked_edits_per_second",
             "edit_sent_to_ack_p99_seconds",
             "api_server_alone_edits_per_second",
+            "writes_share_of_api_server_alone",
             "bodies_per_edit",
             "connected_rss_bytes.plain",
             "connected_rss_bytes.tls",
@@ -155,6 +156,8 @@ fn a_bench_of_the_edge_prints_what_edits_and_connections_cost() {
     // With so little of everything these may be nought.
     for name in [
         "edit_to_ack_p99_seconds",
+        "cores_busy.all",
+        "cores_busy.manager",
         "rss_per_connection_bytes.plain",
         "rss_per_connection_bytes.tls",
     ] {
@@ -236,8 +239,19 @@ fn a_bench_of_the_edge_sends_what_changed_alone_and_feels_distance() {
     assert!(waits[1] > 0.04, "the delay is felt: {waits:?}");
     are_there(
         &printed,
-        &["far_acked_edits_per_second", "far_filled_objects_per_second"],
+        &[
+            "far_acked_edits_per_second",
+            "far_first_object_seconds",
+            "far_filled_objects_per_second",
+        ],
     );
+    let edits = values(&printed, "far_acked_edits_per_second");
+    let shares = values(&printed, "far_share.acked_edits");
+    assert!(
+        (shares[0] - edits[1] / edits[0]).abs() < 1e-9,
+        "{shares:?} of {edits:?}"
+    );
+    assert_eq!(shares.len(), 1, "the nearest is not compared with itself");
 }
 
 #[test]

@@ -21,6 +21,13 @@ pub struct Epoch {
     pub transitions: u64,
 }
 
+impl Epoch {
+    /// Whether no other manager can have led between `before` and this one.
+    pub fn follows(&self, before: &Self) -> bool {
+        self.lease == before.lease && self.transitions <= before.transitions.saturating_add(1)
+    }
+}
+
 /// Where a node's store stands: written in the same transaction as the changes that led there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {

@@ -1,6 +1,6 @@
 //! What a process costs, as the kernel counts it.
 
-use procfs::process::Process as Entry;
+use procfs::{CurrentSI as _, KernelStats, process::Process as Entry};
 
 use crate::{failure::Failure, process::Process};
 
@@ -21,8 +21,19 @@ pub(super) struct Memory {
 impl Costs {
     /// Of a process that runs; nothing where it has ended.
     pub(super) fn of(process: &Process) -> Option<Self> {
-        let entry = Entry::new(process.pid()?).ok()?;
+        Self::of_id(process.pid()?)
+    }
+
+    /// Of a process by its id.
+    pub(super) fn of_id(process: i32) -> Option<Self> {
+        let entry = Entry::new(process).ok()?;
         Some(Self { entry })
+    }
+
+    /// Of this process.
+    pub(super) fn own() -> Result<Self, Failure> {
+        let entry = Entry::myself().map_err(|error| unreadable(&error))?;
+        Ok(Self { entry })
     }
 
     /// Its id.
@@ -33,9 +44,7 @@ impl Costs {
     /// Processor time so far, in seconds.
     pub(super) fn processor_seconds(&self) -> Result<f64, Failure> {
         let stat = self.entry.stat().map_err(|error| unreadable(&error))?;
-        #[expect(clippy::cast_precision_loss, reason = "ticks of a process fit")]
-        let ticks = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
-        Ok(ticks(stat.utime + stat.stime))
+        Ok(seconds(stat.utime + stat.stime))
     }
 
     /// Resident memory.
@@ -48,6 +57,18 @@ impl Costs {
             peak: bytes(status.vmhwm),
         })
     }
+}
+
+/// Processor time of whatever ran on this machine so far, in seconds.
+pub(super) fn machine_seconds() -> Result<f64, Failure> {
+    let used = KernelStats::current().map_err(|error| unreadable(&error))?.total;
+    let interrupts = used.irq.unwrap_or_default() + used.softirq.unwrap_or_default();
+    Ok(seconds(used.user + used.nice + used.system + interrupts))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "ticks of a machine fit")]
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / procfs::ticks_per_second() as f64
 }
 
 fn unreadable(error: &procfs::ProcError) -> Failure {

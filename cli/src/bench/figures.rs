@@ -29,7 +29,8 @@ impl Round {
         self.figures.push((name.into(), value, unit));
     }
 
-    fn value(&self, name: &str) -> Option<f64> {
+    /// A figure that was taken down.
+    pub(super) fn value(&self, name: &str) -> Option<f64> {
         self.figures
             .iter()
             .find_map(|(known, value, _)| (known == name).then_some(*value))

@@ -18,8 +18,8 @@ use crate::{
     report::{Report, ReportPayload},
 };
 
-/// Bytes of reports that wait for their object. The oldest go first: an agent may report for ever on what is no more.
-/// Little, since this is what somebody can have us keep who only says that he is a node.
+/// Bytes of reports that wait for their object. Figures go first, then the oldest: an agent may report for ever on what is no
+/// more. Little, since this is what somebody can have us keep who only says that he is a node.
 pub const HOMELESS: usize = 64 * 1024;
 
 /// Bytes of reports that were not answered, from which on nothing is read of the agent. With one more report and those that
@@ -141,14 +141,30 @@ impl Agent {
     /// The agent reports this. It waits where the agent has not been told of the object yet over this connection.
     pub fn report(&mut self, now: Timestamp, said: Said) {
         let Some(item) = self.held.get(&ItemKey::from(said.key.clone())) else {
-            self.homeless.push_back(said);
-            while self.homeless.iter().map(|said| size(&said.payload)).sum::<usize>() > HOMELESS {
-                self.homeless.pop_front();
-            }
+            self.shelter(said);
             return;
         };
         let uid = item.uid().to_owned();
         self.put(now, uid, said);
+    }
+
+    /// Keeps a report until the agent is told of its object. Where there are hundreds of those that takes a while, in which
+    /// of figures only the last counts, and no figure takes the place of a round.
+    fn shelter(&mut self, said: Said) {
+        if said.payload.coalesces() {
+            self.homeless
+                .retain(|earlier| earlier.key != said.key || !earlier.payload.coalesces());
+        }
+        self.homeless.push_back(said);
+        while self.homeless.iter().map(|said| size(&said.payload)).sum::<usize>() > HOMELESS {
+            let figure = self.homeless.iter().position(|said| said.payload.coalesces());
+            self.homeless.remove(figure.unwrap_or_default());
+        }
+    }
+
+    /// Another manager may have been told newer figures than those that were not answered yet: they are worth nothing now.
+    pub fn outdated(&mut self) {
+        self.outbox.retain(|_, report| !report.payload.coalesces());
     }
 
     /// Gives reports that waited for their object to it.

@@ -45,6 +45,8 @@ pub struct Site {
     pub known: Option<PathBuf>,
     /// Whether nodes are given up within seconds, as tests that cannot wait for minutes ask.
     pub hasty: bool,
+    /// Controllers that do not run, of those that do by default.
+    pub without: &'static [&'static str],
     /// The namespace that the chart installs the manager into, if it does.
     pub manager_in: Option<&'static str>,
 }
@@ -252,7 +254,8 @@ impl ControlPlane {
             .arg(format!("--root-ca-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-cert-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-key-file={}", self.file("ca.key")))
-            .args(["--use-service-account-credentials=true", "--secure-port=0"]);
+            .args(["--use-service-account-credentials=true", "--secure-port=0"])
+            .arg(controllers(self.site.without));
         if self.site.hasty {
             command.args(["--node-monitor-grace-period=10s", "--node-monitor-period=1s"]);
         } else {
@@ -283,6 +286,12 @@ impl ControlPlane {
     fn file(&self, name: &str) -> String {
         self.pki.file(name).display().to_string()
     }
+}
+
+/// The flag that says which controllers run.
+fn controllers(without: &[&str]) -> String {
+    let without: String = without.iter().map(|name| format!(",-{name}")).collect();
+    format!("--controllers=*{without}")
 }
 
 fn server(site: &Site) -> String {
@@ -333,4 +342,15 @@ fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Pr
         ]);
     }
     Process::start("kube-apiserver", &site.folder, command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_controllers_run_but_those_that_are_named() {
+        assert_eq!(controllers(&[]), "--controllers=*");
+        assert_eq!(controllers(&["one", "two"]), "--controllers=*,-one,-two");
+    }
 }

@@ -60,6 +60,7 @@ impl Hosts {
             netns: Some(CLOUD.name.to_owned()),
             known: None,
             hasty: false,
+            without: &[],
             manager_in: Some(SEDNA),
         })?;
         let name_server = serve_names(&plane, programs, folder)?;

@@ -4,6 +4,7 @@
 pub mod abilities;
 pub mod artifacts;
 pub mod bad_link;
+pub mod benches;
 pub mod control;
 pub mod control_plane;
 pub mod enclosure;
@@ -18,5 +19,4 @@ pub mod process;
 pub mod programs;
 pub mod real;
 pub mod rights;
-pub mod scale;
 pub mod table;

@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use skerry_cluster::{
     abilities::{self, Abilities},
     artifacts::Workshop,
+    benches::{Bench, Sizes},
     enclosure, machine, packages,
     programs::built,
     rights::{self, Right},
-    scale::Scale,
     table::{self, Run, SECTIONS, Section},
 };
 
@@ -53,7 +53,7 @@ struct Arguments {
     #[arg(long, exclusive = true)]
     helm: bool,
     #[command(flatten)]
-    scale: Scale,
+    sizes: Sizes,
 }
 
 impl Arguments {
@@ -100,6 +100,8 @@ enum Tier {
     Hosts,
     /// The manager's bench.
     Scale,
+    /// The edge link's bench; not part of a whole run.
+    Edge,
     /// The sandbox beside an API server on its own: the same requests to both.
     Contract,
 }
@@ -114,7 +116,7 @@ struct Built {
     scenarios: Vec<(String, PathBuf)>,
     hosts: Option<Equipment>,
     contract: Option<PathBuf>,
-    scale: Option<Scale>,
+    bench: Option<Bench>,
     /// What cannot run here, and why.
     skipped: Vec<String>,
 }
@@ -176,7 +178,7 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         kubernetes,
         table,
         helm,
-        scale,
+        sizes,
     } = Arguments::parse();
     let workshop = Workshop::new(here().join("kubernetes"))?;
     if table {
@@ -228,9 +230,10 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         contract: test_programs(if contract { &["contract"] } else { &[] })?
             .pop()
             .map(|(_, program)| program),
-        scale: match only {
-            Some(Tier::Scale) => Some(scale.gather()?),
-            None if with_nodes => Some(scale.shortened()?),
+        bench: match only {
+            Some(Tier::Scale) => Some(sizes.manager()?),
+            Some(Tier::Edge) => Some(sizes.edge()?),
+            None if with_nodes => Some(Bench::shortened()?),
             _ => None,
         },
         skipped,
@@ -325,14 +328,14 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     Ok(end(good, &skipped))
 }
 
-/// The contract and the bench, as far as they are wanted: each has a control plane of its own. Whether the contract held.
+/// The contract and a bench, as far as they are wanted: each has a control plane of its own. Whether the contract held.
 fn comparisons(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
     let held = match &built.contract {
         Some(contract) => run_contract(&built.kubernetes, contract, arguments)?,
         None => true,
     };
-    if let Some(scale) = &built.scale {
-        scale.measure(&built.kubernetes)?;
+    if let Some(bench) = &built.bench {
+        bench.measure(&built.kubernetes)?;
     }
     Ok(held)
 }

@@ -174,6 +174,7 @@ pub fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -
         netns: None,
         known: None,
         hasty: false,
+        without: &[],
         manager_in: None,
     })?;
     let plane = Arc::new(Mutex::new(plane));
@@ -203,6 +204,7 @@ fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<
             netns: None,
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
+            without: &[],
             manager_in: Some(NAMESPACE),
         })
     };

@@ -9,7 +9,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
 use serde_json::{Value, json};
@@ -97,6 +97,25 @@ impl<'a> Declared<'a> {
             .buffer_unordered(AT_ONCE)
             .try_collect()
             .await
+    }
+
+    /// Deletes all of them, what they refer to, and what the manager made of them.
+    pub(super) async fn withdraw(&self) -> Result<(), Failure> {
+        let mut kinds = vec![self.kind.object_kind()];
+        if self.kind == Kind::Service {
+            kinds.extend([
+                ObjectKind::MODEL,
+                ObjectKind::DATASET,
+                ObjectKind::DEPLOYMENT,
+                ObjectKind::SERVICE,
+            ]);
+        }
+        let (how, all) = (DeleteParams::background(), ListParams::default());
+        for kind in kinds {
+            let api = self.plane.api(kind, &self.namespace);
+            api.delete_collection(&how, &all).await.map_err(refused)?;
+        }
+        Ok(())
     }
 
     fn place(&self, number: u32) -> String {

@@ -1,6 +1,7 @@
 //! How many edits a second reach the nodes, and how soon: through the API server, the real engine, the real protocol.
 //!
-//! The API server is measured alone before, with the same edits: nothing can be faster than that.
+//! The API server is measured alone, with the same edits, before and after: nothing can be faster than that. A server that
+//! grows slower or faster with what it holds does so on both sides.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use serde_json::json;
 use super::{
     super::figures::{Round, percentile},
     Sizes,
+    busy::Busy,
     declared::Kind,
     matched::{self, Edit},
     world::{Link, World},
@@ -19,7 +21,7 @@ use crate::{failure::Failure, scrape::Scraped};
 pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -> Result<Round, Failure> {
     let load = world.load(kind, nodes, nodes);
     load.declare().await?;
-    let alone = load.edit_in_rounds(1).await?;
+    let before = load.edit_in_rounds(sizes.rounds).await?;
     let (manager, target) = world.manager(Link::Plain).await?;
     let mut fleet = world.fleet()?;
     fleet.connect(&target, 0..nodes, sizes.connects_per_second).await?;
@@ -29,16 +31,22 @@ pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -
     fleet.stored().await?;
     let (calls, bodies) = (manager.counted().await?, fleet.look().await?.bodies);
     let processor = manager.costs.processor_seconds()?;
+    let begun = Busy::now(&manager, &fleet)?;
 
     let edits = load.edit_in_rounds(sizes.rounds).await?;
     fleet.have(newest(&edits)).await?;
+    let over = Busy::now(&manager, &fleet)?;
+    let writes = writes(&difference(&calls, &manager.counted().await?));
     let stored = fleet.stored().await?;
     let reached = matched::reached(&edits, &stored);
     let processor = manager.costs.processor_seconds()? - processor;
     let bodies = fleet.look().await?.bodies - bodies;
     manager.quiet().await;
     let calls = difference(&calls, &manager.counted().await?);
+    drop(fleet);
     manager.end().await;
+    let after = load.edit_in_rounds(sizes.rounds).await?;
+    let alone = count(before.len() + after.len()) / (seconds(&before) + seconds(&after));
 
     let mut round = Round::new(world.conditions([
         ("kind", json!(kind.object_kind().kind)),
@@ -54,13 +62,15 @@ pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -
     took("edit_sent_to_ack_p50_seconds", percentile(&reached.from_sent, 50), "s");
     took("edit_sent_to_ack_p99_seconds", percentile(&reached.from_sent, 99), "s");
     took("edits_unacked", count(reached.never), "edits");
-    took("api_server_edits_per_second", per_second(&edits), "edits/s");
-    took("api_server_alone_edits_per_second", per_second(&alone), "edits/s");
-    took(
-        "share_of_api_server_alone",
-        number / reached.seconds / per_second(&alone),
-        "ratio",
-    );
+    took("api_server_edits_per_second", number / seconds(&edits), "edits/s");
+    took("api_server_alone_edits_per_second", alone, "edits/s");
+    took("share_of_api_server_alone", number / reached.seconds / alone, "ratio");
+    let written = (number + writes) / over.seconds_since(&begun);
+    took("writes_per_second", written, "writes/s");
+    took("writes_share_of_api_server_alone", written / alone, "ratio");
+    for (part, cores) in over.since(&begun) {
+        took(&format!("cores_busy.{part}"), cores, "cores");
+    }
     #[expect(clippy::cast_precision_loss, reason = "bodies of a bench fit")]
     took("bodies_per_edit", bodies as f64 / number, "bodies");
     took("manager_cpu_seconds_per_edit", processor / number, "s");
@@ -88,11 +98,17 @@ pub(super) fn newest(edits: &[Edit]) -> BTreeMap<String, i64> {
     newest
 }
 
-/// How many edits the API server took in a second.
-fn per_second(edits: &[Edit]) -> f64 {
+/// How long the API server took for edits.
+fn seconds(edits: &[Edit]) -> f64 {
     let first = edits.iter().map(|edit| edit.sent).min().unwrap_or_default();
     let last = edits.iter().map(|edit| edit.answered).max().unwrap_or_default();
-    count(edits.len()) / last.saturating_sub(first).as_secs_f64()
+    last.saturating_sub(first).as_secs_f64()
+}
+
+/// Those requests that are writes.
+fn writes(calls: &BTreeMap<String, f64>) -> f64 {
+    let writes = ["create", "update", "patch", "delete"];
+    writes.iter().filter_map(|verb| calls.get(*verb)).sum()
 }
 
 /// Requests by verb, between two moments.
@@ -128,9 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn edits_are_counted_from_the_first_sent_to_the_last_answered() {
+    fn edits_are_timed_from_the_first_sent_to_the_last_answered() {
         let edits = [edit(3, 2, 5), edit(2, 1, 3)];
-        assert!((per_second(&edits) - 0.5).abs() < f64::EPSILON);
+        assert!((seconds(&edits) - 4.0).abs() < f64::EPSILON);
         assert_eq!(newest(&edits), BTreeMap::from([("d".to_owned(), 3)]));
+    }
+
+    #[test]
+    fn what_reads_is_no_write() {
+        let calls = [("get", 5.0), ("watch", 1.0), ("patch", 3.0), ("update", 0.5)];
+        let calls = calls.map(|(verb, calls)| (verb.to_owned(), calls));
+        assert!((writes(&calls.into()) - 3.5).abs() < f64::EPSILON);
     }
 }

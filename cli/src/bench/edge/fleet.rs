@@ -15,7 +15,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::orders::{Answer, Held, Looked, Order, Stored};
+use super::{
+    super::costs::Costs,
+    orders::{Answer, Held, Looked, Order, Stored},
+};
 use crate::failure::Failure;
 
 /// How often it is asked how it stands: it tells nothing by itself.
@@ -38,7 +41,7 @@ pub(super) struct Target {
 
 /// The process. It ends when this is dropped: its orders end.
 pub(super) struct Fleet {
-    _child: Child,
+    child: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -64,10 +67,16 @@ impl Fleet {
             .map_err(failed)?;
         let (orders, answers) = child.stdin.take().zip(child.stdout.take()).ok_or_else(gone)?;
         Ok(Self {
-            _child: child,
+            child,
             orders,
             answers: BufReader::new(answers).lines(),
         })
+    }
+
+    /// What it costs.
+    pub(super) fn costs(&self) -> Result<Costs, Failure> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        id.and_then(Costs::of_id).ok_or_else(gone)
     }
 
     /// Has nodes connect, so many in a second, and waits until all nodes that were ever started have a session.

@@ -12,6 +12,7 @@
 mod api_server;
 mod authority;
 mod burst;
+mod busy;
 mod clock;
 mod connections;
 mod declared;
@@ -50,6 +51,9 @@ pub(crate) struct Args {
     /// workers, or deletes a kind, is left out there
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Nobody else uses that control plane, and it makes no pods for nodes that are not there: leave nothing out
+    #[arg(long, requires = "kubeconfig")]
+    exclusive: bool,
     /// What to measure; everything where this is absent
     #[arg(long, value_enum, value_name = "MEASUREMENT,…", value_delimiter = ',')]
     only: Vec<Measurement>,
@@ -97,8 +101,8 @@ struct Sizes {
     /// How far away a node is, in milliseconds in each direction, a round each
     #[arg(long, value_name = "MS,…", value_delimiter = ',', default_value = "0,20,100,300")]
     delays: Vec<u32>,
-    /// How many objects it has
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = value_parser!(u32).range(1..=90_000))]
+    /// How many objects it has: many times what is under way at once
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..=90_000))]
     far: u32,
     /// How many objects a real local controller has
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=90_000))]
@@ -209,8 +213,13 @@ impl Args {
             [] => Measurement::value_variants(),
             only => only,
         };
-        let possible = |measurement: &&Measurement| self.kubeconfig.is_none() || !measurement.is_for_its_own();
+        let possible = |measurement: &&Measurement| !self.borrows() || !measurement.is_for_its_own();
         wanted.iter().filter(possible).copied().collect()
+    }
+
+    /// Whether it measures on a control plane that others use.
+    fn borrows(&self) -> bool {
+        self.kubeconfig.is_some() && !self.exclusive
     }
 }
 
@@ -220,7 +229,13 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
     if measurements.is_empty() {
         return Err(Failure::usage(
             "what --only names cannot be measured on a control plane that others use",
-            "leave out --kubeconfig, or measure something else",
+            "leave out --kubeconfig, say --exclusive if nobody does, or measure something else",
+        ));
+    }
+    let left_out = args.only.iter().filter(|only| !measurements.contains(only));
+    for measurement in left_out {
+        say(&format!(
+            "{measurement:?} is left out: others may use this control plane"
         ));
     }
     let connections = measurements
@@ -231,7 +246,11 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
         let mut rounds = Vec::new();
         for size in measurement.rounds(&args.sizes) {
             say(&format!("{measurement:?}, {size}"));
-            rounds.push(round(measurement, size, &args, &stop).await?);
+            let mut taken = round(measurement, size, &args, &stop).await?;
+            if let (Measurement::Distance, Some(first)) = (measurement, rounds.first()) {
+                distance::compare(first, &mut taken);
+            }
+            rounds.push(taken);
         }
         figures::report("edge", &rounds, args.json)?;
     }
@@ -302,6 +321,12 @@ mod tests {
     fn no_workers_are_made_on_a_borrowed_control_plane() {
         let args = args(&["--kubeconfig", "k", "--only", "edits,services"]);
         assert_eq!(args.measurements(), [Measurement::Edits]);
+    }
+
+    #[test]
+    fn nothing_is_left_out_on_a_control_plane_that_is_lent_to_the_bench_alone() {
+        let args = args(&["--kubeconfig", "k", "--exclusive", "--only", "edits,service-edits"]);
+        assert_eq!(args.measurements(), [Measurement::Edits, Measurement::ServiceEdits]);
     }
 
     #[test]

@@ -1,36 +1,83 @@
 //! Which agents are remembered.
 
 use super::*;
-use crate::{Epoch, Object, ObjectKey, Position, node::Change};
+use crate::{Object, ObjectKey, Position, ReportPayload, node::Change, sedna::envelope::Said};
 
-#[tokio::test(start_paused = true)]
-async fn one_that_has_gone_is_remembered_for_a_time_if_something_is_placed_on_it() {
-    let agents = Agents::default();
-    let (_, turn) = agents.connected("idle");
-    agents.disconnected("idle", turn);
-    assert_eq!(agents.lock().len(), 0, "nothing is placed on it");
-    let (entry, turn) = agents.connected("edge-1");
+fn epoch(transitions: u64) -> Epoch {
+    let lease = "l".to_owned();
+    Epoch { lease, transitions }
+}
+
+fn placed() -> Batch {
     let object = Object {
         key: ObjectKey::new("dataset", "default", "d"),
         uid: "u".to_owned(),
         generation: 1,
         body: serde_json::json!({}).into(),
     };
-    let (lease, transitions) = ("l".to_owned(), 0);
-    let batch = Batch {
+    Batch {
         changes: vec![Change::Put(object)],
-        position: Position::start("c", Epoch { lease, transitions }),
-    };
-    entry.lock().agent.apply(Timestamp::UNIX_EPOCH, batch);
+        position: Position::start("c", epoch(0)),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_has_gone_is_remembered_for_a_time_if_something_is_placed_on_it() {
+    let agents = Agents::default();
+    let (_, turn) = agents.connected("idle");
+    agents.disconnected("idle", turn);
+    assert_eq!(agents.lock().entries.len(), 0, "nothing is placed on it");
+    let (entry, turn) = agents.connected("edge-1");
+    entry.lock().agent.apply(Timestamp::UNIX_EPOCH, placed());
     agents.disconnected("edge-1", turn);
     tokio::time::advance(REMEMBERED / 2).await;
     let (_, turn) = agents.connected("edge-1");
     assert_eq!(entry.lock().number, turn, "it is the same");
     tokio::time::advance(2 * REMEMBERED).await;
     agents.connected("edge-2");
-    assert!(agents.lock().contains_key("edge-1"), "it has been there all the time");
+    assert!(
+        agents.lock().entries.contains_key("edge-1"),
+        "it has been there all the time"
+    );
     agents.disconnected("edge-1", turn);
     tokio::time::advance(REMEMBERED).await;
     agents.connected("edge-3");
-    assert!(!agents.lock().contains_key("edge-1"));
+    assert!(!agents.lock().entries.contains_key("edge-1"));
+}
+
+#[test]
+fn a_figure_that_was_not_answered_is_worth_nothing_once_another_manager_has_led() {
+    let agents = Agents::default();
+    agents.lead(&epoch(3));
+    let (entry, _) = agents.connected("edge-1");
+    let said = |payload| Said {
+        key: ObjectKey::new("dataset", "default", "d"),
+        payload,
+    };
+    let figure = || said(ReportPayload::DatasetSamples { count: 7 });
+    let event = said(ReportPayload::Event {
+        message: serde_json::json!({}).into(),
+    });
+    let all = Wanted {
+        of: None,
+        after: 0,
+        limit: 100,
+    };
+    let owed = || entry.lock().agent.fetch(&all).len();
+    entry.lock().agent.apply(Timestamp::UNIX_EPOCH, placed());
+    entry.lock().agent.report(Timestamp::UNIX_EPOCH, event);
+    entry.lock().agent.report(Timestamp::UNIX_EPOCH, figure());
+    agents.lead(&epoch(4));
+    assert_eq!(owed(), 2, "nobody has led in between");
+    agents.lead(&epoch(6));
+    assert_eq!(owed(), 1, "what happened is told all the same");
+    entry.lock().agent.report(Timestamp::UNIX_EPOCH, figure());
+    agents.lead(&epoch(6));
+    assert_eq!(owed(), 2);
+    let another = Epoch {
+        lease: "m".to_owned(),
+        transitions: 6,
+    };
+    agents.lead(&another);
+    assert_eq!(owed(), 1, "who held another Lease is not known");
 }

@@ -258,6 +258,32 @@ fn what_somebody_can_have_kept_who_says_a_name_is_bounded() {
 }
 
 #[test]
+fn no_figure_takes_the_place_of_an_event_that_waits_for_its_object() {
+    let mut agent = Agent::new("b".to_owned());
+    agent.report(NOW, event("d0", "x"));
+    for number in 0..1_000 {
+        agent.report(NOW, samples(&format!("d{number}"), 1));
+        agent.report(NOW, samples("d1", number));
+    }
+    agent.report(NOW, event("d1", "y"));
+    let puts = (0..1_000)
+        .map(|number| Change::Put(object(&format!("d{number}"), 1)))
+        .collect();
+    told(&mut agent, puts);
+    let wanted = Wanted {
+        of: None,
+        after: 0,
+        limit: 1_000,
+    };
+    let owed = agent.fetch(&wanted);
+    let events = owed
+        .iter()
+        .filter(|owed| matches!(owed, Outgoing::Report(report) if !report.payload.coalesces()));
+    assert_eq!(events.count(), 2);
+    assert!(owed.len() > 2, "there is room for figures, too");
+}
+
+#[test]
 fn what_is_kept_of_reports_is_bounded_in_bytes() {
     for length in [1, 1_000, 100_000] {
         let mut agent = Agent::new("b".to_owned());

@@ -1,0 +1,256 @@
+//! Managers and nodes as processes of the built binary, which can be killed at any moment.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use kube::{Api, ResourceExt as _, api::ListParams};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use skerry_crds::sedna::v1alpha1::Dataset;
+use skerry_tests::loopback::free_port;
+use tokio::time::{interval, timeout};
+
+/// How long anything may take: generous, since nothing is measured here.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a node holds, or should: name to the Dataset's uid and url.
+pub type Datasets = BTreeMap<String, (String, String)>;
+
+/// A process, which is killed when this is dropped.
+struct Running(Option<Child>);
+
+impl Running {
+    /// Starts one; what it says is added to `log`.
+    fn start(&mut self, args: &[&str], log: &Path) {
+        self.kill();
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_skerry"))
+            .args(args)
+            .env_remove("KUBECONFIG")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn();
+        self.0 = Some(child.unwrap());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.0.as_ref().expect("it runs");
+        kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    /// Asks it to end, and waits until it has.
+    async fn end(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        let mut child = self.0.take().expect("it runs");
+        let ended = tokio::task::spawn_blocking(move || child.wait());
+        ended.await.unwrap().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The last words of a process.
+pub fn last_words(log: &Path) -> String {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let mut last: Vec<_> = log.lines().rev().take(15).collect();
+    last.reverse();
+    last.join("\n")
+}
+
+/// A manager.
+pub struct Manager {
+    /// Where nodes connect.
+    pub port: u16,
+    /// What it says.
+    pub log: PathBuf,
+    admin: u16,
+    kubeconfig: PathBuf,
+    process: Running,
+}
+
+impl Manager {
+    /// One that is not started yet.
+    pub fn new(folder: &Path, name: &str, kubeconfig: &Path) -> Self {
+        Self {
+            port: free_port(),
+            log: folder.join(format!("{name}.log")),
+            admin: free_port(),
+            kubeconfig: kubeconfig.to_owned(),
+            process: Running(None),
+        }
+    }
+
+    pub fn start(&mut self) {
+        let (port, admin) = (self.port.to_string(), format!("127.0.0.1:{}", self.admin));
+        let args = [
+            "globalmanager",
+            "--kubeconfig",
+            self.kubeconfig.to_str().unwrap(),
+            "--websocket-address",
+            "127.0.0.1",
+            "--websocket-port",
+            &port,
+            "--admin-address",
+            &admin,
+            "--lease-namespace",
+            "default",
+        ];
+        self.process.start(&args, &self.log);
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub async fn end(&mut self) -> ExitStatus {
+        self.process.end().await
+    }
+
+    /// Waits until its metrics are as `are` wants, and tells whether they ever were. Another process raises no event here: it
+    /// is asked again and again.
+    pub async fn until(&self, are: impl Fn(&Counted) -> bool) -> bool {
+        let counted = async {
+            let mut often = interval(Duration::from_millis(100));
+            while !self.counted().await.is_some_and(|counted| are(&counted)) {
+                often.tick().await;
+            }
+        };
+        timeout(PATIENCE, counted).await.is_ok()
+    }
+
+    /// Waits until so many nodes have acknowledged so many objects, and nothing is outstanding; whether they did.
+    pub async fn all_acknowledged(&self, nodes: u64, objects: usize) -> bool {
+        self.until(|counted| {
+            counted.value("edge_sessions") == Some(nodes)
+                && counted.value("edge_objects_assigned") == Some(objects as u64)
+                && counted.value("edge_objects_unacked") == Some(0)
+        })
+        .await
+    }
+
+    async fn counted(&self) -> Option<Counted> {
+        let answer = reqwest::get(format!("http://127.0.0.1:{}/metrics", self.admin)).await;
+        answer.ok()?.text().await.ok().map(Counted)
+    }
+}
+
+/// The metrics of a manager.
+pub struct Counted(String);
+
+impl Counted {
+    /// The value of one.
+    pub fn value(&self, name: &str) -> Option<u64> {
+        let value = |line: &str| line.strip_prefix("skerry_")?.strip_prefix(name)?.trim().parse().ok();
+        self.0.lines().find_map(value)
+    }
+}
+
+/// A node.
+pub struct Node {
+    /// What it is called.
+    pub name: String,
+    /// What it says.
+    pub log: PathBuf,
+    manager: u16,
+    root: PathBuf,
+    process: Running,
+}
+
+impl Node {
+    /// One that is not started yet, and connects to this port.
+    pub fn new(folder: &Path, name: &str, manager: u16) -> Self {
+        Self {
+            name: name.to_owned(),
+            log: folder.join(format!("{name}.log")),
+            manager,
+            root: folder.join(name),
+            process: Running(None),
+        }
+    }
+
+    pub fn start(&mut self) {
+        let manager = format!("127.0.0.1:{}", self.manager);
+        let args = [
+            "localcontroller",
+            "--gm-address",
+            &manager,
+            "--node-name",
+            &self.name,
+            "--bind-address",
+            "127.0.0.1",
+            "--bind-port",
+            "0",
+            "--rootfs-mount-dir",
+            self.root.to_str().unwrap(),
+        ];
+        self.process.start(&args, &self.log);
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Whether it is the process that was started.
+    pub fn runs(&mut self) -> bool {
+        let child = self.process.0.as_mut();
+        child.is_some_and(|child| child.try_wait().unwrap().is_none())
+    }
+
+    /// What its store holds. The node is killed first: it does not share it.
+    pub fn held(&mut self) -> Datasets {
+        self.kill();
+        let path = self.root.join("var/lib/skerry/localcontroller.db");
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
+        let store = rusqlite::Connection::open_with_flags(path, flags).unwrap();
+        let mut rows = store.prepare("SELECT name, uid, body FROM items").unwrap();
+        let rows = rows
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))
+            .unwrap();
+        rows.filter_map(Result::ok)
+            .map(|(name, uid, body): (String, String, String)| {
+                let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+                (name, (uid, body["spec"]["url"].as_str().unwrap_or_default().to_owned()))
+            })
+            .collect()
+    }
+}
+
+/// What is declared for a node.
+pub async fn declared(datasets: &Api<Dataset>, node: &str) -> Datasets {
+    let listed = datasets.list(&ListParams::default()).await.unwrap();
+    let placed = listed.into_iter().filter(|dataset| dataset.spec.node_name == node);
+    placed
+        .map(|dataset| (dataset.name_any(), (dataset.uid().unwrap(), dataset.spec.url.clone())))
+        .collect()
+}
+
+/// Where two differ, in numbers: objects that are missing or old, and objects too many.
+pub fn differences(declared: &Datasets, held: &Datasets) -> (usize, usize) {
+    let wrong = declared.iter().filter(|(name, what)| held.get(*name) != Some(what));
+    let extra = held.keys().filter(|name| !declared.contains_key(*name));
+    (wrong.count(), extra.count())
+}

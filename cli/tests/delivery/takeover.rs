@@ -1,0 +1,239 @@
+//! Two managers that take over from each other while nodes are connected: the one that leads is killed, then ended with
+//! grace, and then it hangs, and does not know when it wakes up that it is deposed. Each time objects are edited, made and
+//! deleted before, meanwhile and after.
+
+use std::{future::Future, path::Path};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use skerry_crds::sedna::v1alpha1::{Dataset, DatasetSpec};
+use skerry_sandbox::ApiServer;
+use skerry_tests::{definitions::KINDS, loopback::serve};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use crate::{
+    parts::{Counted, Manager, Node, declared, differences, last_words},
+    way::{To, Way},
+};
+
+const NODES: [&str; 2] = ["edge-1", "edge-2"];
+/// Objects on each node.
+const OBJECTS: usize = 60;
+/// Edits of each.
+const EDITS: usize = 5;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_doubled_or_regressed_when_managers_take_over() {
+    let mut world = World::start().await;
+
+    let World {
+        leader,
+        leases,
+        datasets,
+        ..
+    } = &mut world;
+    let killed = async {
+        leader.manager.kill();
+        expire(leases).await;
+    };
+    edit(datasets, "killed", killed).await;
+    world.follow().await;
+    world.compare().await;
+    world.restart();
+
+    let ended = world.leader.manager.end();
+    let status = edit(&world.datasets, "ended", ended).await;
+    assert!(status.success(), "{status}");
+    world.follow().await;
+    world.compare().await;
+    world.restart();
+
+    // It stops in the midst of everything, and time goes on.
+    let World {
+        leader,
+        standby,
+        leases,
+        datasets,
+        front,
+        ..
+    } = &mut world;
+    let hung = async {
+        leader.manager.signal(Signal::SIGSTOP);
+        front.point(To::Ports(vec![standby.manager.port]));
+        expire(leases).await;
+    };
+    edit(datasets, "hung", hung).await;
+    world.follow().await;
+    // It wakes up without the API server, which would tell it that it is deposed, and meets a node first.
+    let World { standby, front, .. } = &mut world;
+    standby.api.point(To::Nowhere);
+    front.point(To::Ports(vec![standby.manager.port]));
+    front.carries(1).await;
+    standby.manager.signal(Signal::SIGCONT);
+    let refused = |counted: &Counted| counted.value("edge_refused_total{reason=\"deposed\"}") > Some(0);
+    assert!(
+        standby.manager.until(refused).await,
+        "it does not hear from nodes that it is deposed: {}",
+        world.words()
+    );
+    // Nobody is there who would have put right what it did.
+    world.compare().await;
+}
+
+/// A manager, and its way to the API server.
+struct Candidate {
+    manager: Manager,
+    api: Way,
+}
+
+impl Candidate {
+    async fn new(folder: &Path, name: &str) -> Self {
+        let kubeconfig = std::fs::read_to_string(folder.join("kubeconfig")).unwrap();
+        let mut kubeconfig: Value = serde_json::from_str(&kubeconfig).unwrap();
+        let server = &mut kubeconfig["clusters"][0]["cluster"]["server"];
+        let (_, port) = server.as_str().unwrap().rsplit_once(':').unwrap();
+        let api = Way::new(To::Ports(vec![port.parse().unwrap()])).await;
+        *server = json!(format!("http://127.0.0.1:{}", api.port));
+        let own = folder.join(format!("{name}.kubeconfig"));
+        std::fs::write(&own, kubeconfig.to_string()).unwrap();
+        Self {
+            manager: Manager::new(folder, name, &own),
+            api,
+        }
+    }
+
+    async fn leads(&self) -> bool {
+        self.manager.until(|counted| counted.value("leader") == Some(1)).await
+    }
+}
+
+struct World {
+    leader: Candidate,
+    standby: Candidate,
+    nodes: [Node; 2],
+    /// The way of nodes to managers: as a Service leads it, to either of those that are there.
+    front: Way,
+    datasets: Api<Dataset>,
+    leases: Api<Lease>,
+    _api: ApiServer,
+    _folder: TempDir,
+}
+
+impl World {
+    async fn start() -> Self {
+        // Another test may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir().unwrap();
+        let api = serve(folder.path(), &KINDS).await;
+        let mut leader = Candidate::new(folder.path(), "manager-1").await;
+        let mut standby = Candidate::new(folder.path(), "manager-2").await;
+        let front = Way::new(To::Ports(vec![leader.manager.port, standby.manager.port])).await;
+        let mut nodes = NODES.map(|name| Node::new(folder.path(), name, front.port));
+        leader.manager.start();
+        assert!(leader.leads().await, "{}", last_words(&leader.manager.log));
+        standby.manager.start();
+        nodes.iter_mut().for_each(Node::start);
+        Self {
+            leader,
+            standby,
+            nodes,
+            front,
+            datasets: Api::namespaced(api.client(), "default"),
+            leases: Api::namespaced(api.client(), "default"),
+            _api: api,
+            _folder: folder,
+        }
+    }
+
+    /// Waits until the standby leads, and nodes have all that they should, while none of them was started anew.
+    async fn follow(&mut self) {
+        std::mem::swap(&mut self.leader, &mut self.standby);
+        assert!(self.leader.leads().await, "nobody takes over: {}", self.words());
+        let mut objects = 0;
+        for node in NODES {
+            objects += declared(&self.datasets, node).await.len();
+        }
+        let acknowledged = self.leader.manager.all_acknowledged(NODES.len() as u64, objects).await;
+        assert!(acknowledged, "{objects} objects: {}", self.words());
+        assert!(self.nodes.iter_mut().all(Node::runs), "{}", self.words());
+    }
+
+    /// Ends the nodes, and compares what they hold with what is declared.
+    async fn compare(&mut self) {
+        for index in 0..NODES.len() {
+            let wanted = declared(&self.datasets, NODES[index]).await;
+            let (wrong, extra) = differences(&wanted, &self.nodes[index].held());
+            assert!(
+                !wanted.is_empty() && wrong + extra == 0,
+                "{}: {wrong} of {} missing or old, {extra} too many\n{}",
+                NODES[index],
+                wanted.len(),
+                self.words()
+            );
+        }
+    }
+
+    /// All run again, the one that led before as a standby.
+    fn restart(&mut self) {
+        self.standby.manager.start();
+        self.nodes.iter_mut().for_each(Node::start);
+    }
+
+    fn words(&self) -> String {
+        let managers = [&self.leader, &self.standby].map(|candidate| &candidate.manager.log);
+        let logs = managers.into_iter().chain(self.nodes.iter().map(|node| &node.log));
+        logs.map(|log| format!("\n{}:\n{}", log.display(), last_words(log)))
+            .collect()
+    }
+}
+
+/// Makes objects and edits each several times in a row, some of which are deleted then; in the midst of it, something
+/// happens.
+async fn edit<T>(datasets: &Api<Dataset>, stage: &str, happens: impl Future<Output = T>) -> T {
+    let objects = OBJECTS * NODES.len();
+    let (edited, mut progress) = watch::channel(0);
+    let edited = &edited;
+    let edits = stream::iter(0..objects).for_each_concurrent(16, |object| async move {
+        let name = format!("{stage}-{object}");
+        let spec = DatasetSpec {
+            url: "/data/0".into(),
+            format: "txt".into(),
+            node_name: NODES[object % NODES.len()].into(),
+            ..DatasetSpec::default()
+        };
+        let dataset = Dataset::new(&name, spec);
+        datasets.create(&PostParams::default(), &dataset).await.unwrap();
+        for edit in 1..=EDITS {
+            let patch = Patch::Merge(json!({"spec": {"url": format!("/data/{edit}")}}));
+            datasets.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+            edited.send_modify(|edited| *edited += 1);
+        }
+        if object % 10 < NODES.len() {
+            datasets.delete(&name, &DeleteParams::default()).await.unwrap();
+        }
+    });
+    let happens = async {
+        progress
+            .wait_for(|edited| *edited >= objects * EDITS / 2)
+            .await
+            .unwrap();
+        happens.await
+    };
+    tokio::join!(edits, happens).1
+}
+
+/// Has the Lease run out a second after it was renewed last, so that nobody waits for a quarter of a minute.
+async fn expire(leases: &Api<Lease>) {
+    let patch = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
+    let patched = leases
+        .patch("skerry-globalmanager", &PatchParams::default(), &patch)
+        .await;
+    patched.unwrap();
+}

@@ -1,0 +1,185 @@
+//! The benches of the command line, each on a control plane of its own.
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    control_plane::{ControlPlane, Site},
+    enclosure::FOLDER,
+    programs::{built, command_line},
+};
+
+/// How large the benches are, and what is measured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Sizes {
+    /// The manager's bench, its first load: services.
+    #[arg(long, default_value_t = 1000)]
+    services: u32,
+    /// And jobs.
+    #[arg(long, default_value_t = 200)]
+    jobs: u32,
+    /// The edge link's bench: nodes.
+    #[arg(long, default_value_t = 1000)]
+    nodes: u32,
+    /// And objects that are edited in quick succession.
+    #[arg(long, default_value_t = 5000)]
+    objects: u32,
+    /// The program whose bench is run, in place of a release built for it.
+    #[arg(long, value_name = "FILE")]
+    skerry: Option<PathBuf>,
+}
+
+impl Sizes {
+    /// The manager's bench, and what it measures, built unless it is given.
+    pub fn manager(self) -> anyhow::Result<Bench> {
+        let Self { services, jobs, .. } = self;
+        Ok(Bench {
+            subject: Subject::Manager { services, jobs },
+            skerry: self.skerry()?,
+        })
+    }
+
+    /// The edge link's bench, and what it measures, built unless it is given.
+    pub fn edge(self) -> anyhow::Result<Bench> {
+        let Self { nodes, objects, .. } = self;
+        Ok(Bench {
+            subject: Subject::Edge { nodes, objects },
+            skerry: self.skerry()?,
+        })
+    }
+
+    fn skerry(self) -> anyhow::Result<PathBuf> {
+        if let Some(given) = self.skerry {
+            return given.canonicalize().with_context(|| given.display().to_string());
+        }
+        let mut build = skerry_dist::cargo();
+        build.args(["build", "--release", "--workspace", "--bin=skerry"]);
+        built(&mut build, &["skerry"])?.pop().context("nothing was built")
+    }
+}
+
+/// A bench that can be run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Bench {
+    subject: Subject,
+    skerry: PathBuf,
+}
+
+/// What is measured, and how large the load is.
+#[derive(Debug, Serialize, Deserialize)]
+enum Subject {
+    Manager { services: u32, jobs: u32 },
+    Edge { nodes: u32, objects: u32 },
+}
+
+impl Bench {
+    /// The manager's, so little and with the program that tests use, that it tells whether the bench works, and nothing of
+    /// speed.
+    pub fn shortened() -> anyhow::Result<Self> {
+        Ok(Self {
+            subject: Subject::Manager { services: 20, jobs: 5 },
+            skerry: command_line()?,
+        })
+    }
+
+    /// Runs it; its figures go to the caller's output.
+    pub fn measure(&self, kubernetes: &Path) -> anyhow::Result<()> {
+        let mut plane = ControlPlane::start(Site {
+            kubernetes: kubernetes.to_owned(),
+            folder: Path::new(FOLDER).join("bench"),
+            address: Ipv4Addr::LOCALHOST,
+            port: 10_950,
+            netns: None,
+            known: None,
+            hasty: false,
+            without: self.subject.without(),
+            manager_in: None,
+        })?;
+        println!("{}", self.subject.preface());
+        let status = Command::new(&self.skerry)
+            .arg("bench")
+            .args(self.subject.arguments())
+            .arg("--kubeconfig")
+            .arg(plane.access().admin)
+            .status()
+            .with_context(|| format!("starting {}", self.skerry.display()))?;
+        plane.check()?;
+        if !status.success() {
+            bail!("the bench ended with {status}");
+        }
+        Ok(())
+    }
+}
+
+impl Subject {
+    fn arguments(&self) -> Vec<String> {
+        match self {
+            Self::Manager { services, jobs } => vec![
+                "control-plane".to_owned(),
+                format!("--services={services}"),
+                format!("--jobs={jobs}"),
+            ],
+            Self::Edge { nodes, objects } => vec![
+                "edge".to_owned(),
+                "--exclusive".to_owned(),
+                "--only=edits,service-edits,burst".to_owned(),
+                format!("--nodes={nodes}"),
+                format!("--objects={objects}"),
+            ],
+        }
+    }
+
+    /// The controllers that would be in the way.
+    fn without(&self) -> &'static [&'static str] {
+        match self {
+            Self::Manager { .. } => &[],
+            // The nodes that run no pods are simulated, all thousand of them.
+            Self::Edge { .. } => &["deployment-controller"],
+        }
+    }
+
+    /// How the figures are to be read.
+    fn preface(&self) -> &'static str {
+        match self {
+            Self::Manager { .. } => {
+                "The manager's bench on a control plane of its own: etcd, API server, controllers and scheduler on the cores \
+                 that the bench, the manager and the stand-in nodes use, too."
+            }
+            Self::Edge { .. } => {
+                "The edge link's bench on a control plane of its own: etcd, API server, scheduler and all controllers but the \
+                 one that would make pods of Deployments for nodes that are simulated, on the cores that the bench, the \
+                 manager and all nodes use, too.\n\
+                 share_of_api_server_alone is what nodes acknowledged in a second over what this API server takes of the same \
+                 edits in a second without a manager; writes_share_of_api_server_alone counts what the manager writes because \
+                 of them as well, which is nothing for Datasets.\n\
+                 cores_busy.* says which part had how many cores meanwhile; all, less the manager's, the nodes' and the \
+                 bench's, are the control plane's. Where all cores are busy, a share below 1 is what those parts take from \
+                 the API server by running beside it.\n\
+                 The manager has the rank of any service account at the API server, the bench that of an administrator, who \
+                 is not throttled."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_of_services_are_made_for_none_but_the_bench_that_stands_in_for_their_nodes() {
+        let edge = Subject::Edge { nodes: 5, objects: 7 };
+        assert_eq!(edge.without(), ["deployment-controller"]);
+        let arguments = edge.arguments();
+        for wanted in ["edge", "--exclusive", "--nodes=5", "--objects=7"] {
+            assert!(arguments.iter().any(|argument| argument == wanted), "{arguments:?}");
+        }
+        assert!(Subject::Manager { services: 1, jobs: 1 }.without().is_empty());
+    }
+}
