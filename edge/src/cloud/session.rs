@@ -152,7 +152,13 @@ impl Session {
         if session.confidential {
             node.objects.release_withheld(now);
         }
-        let mut out = vec![Output::Send(Downstream::Welcome { cluster, epoch, start })];
+        let welcome = Downstream::Welcome {
+            cluster,
+            epoch,
+            start,
+            reports_per_second: Some(limits::REPORTS_PER_SECOND),
+        };
+        let mut out = vec![Output::Send(welcome)];
         session.pump(now, node, &mut out);
         (session, out)
     }

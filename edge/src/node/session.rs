@@ -357,7 +357,16 @@ impl Session {
             Err(error) => return Err(Closing::violation(error.to_string())),
         };
         match (message, stage) {
-            (Downstream::Welcome { cluster, epoch, start }, Stage::Greeting { .. }) => {
+            (
+                Downstream::Welcome {
+                    cluster,
+                    epoch,
+                    start,
+                    reports_per_second,
+                },
+                Stage::Greeting { .. },
+            ) => {
+                self.outbox.pace(reports_per_second);
                 return self.welcome(now, &cluster, &epoch, start);
             }
             (Downstream::Synced { version }, Stage::Digesting { start, asked: true, .. }) if !self.reading_rows => {
