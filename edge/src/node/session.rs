@@ -406,6 +406,7 @@ impl Session {
             }
             (Downstream::Refused { reason: _, hint }, _) => {
                 self.reconnect.slowly();
+                let hint: String = hint.chars().take(limits::HINT).collect();
                 return Err(Closing::because(format!("the manager refused: {hint}")));
             }
             (message, _) => {

@@ -45,13 +45,13 @@ fn resume() -> Downstream {
 }
 
 fn digest(epoch: Epoch) -> Downstream {
-    welcome(
-        "ours",
-        epoch,
-        Start::Digest {
-            chunks: chunk_hashes(&[], 1),
-        },
-    )
+    let chunks = chunk_hashes(&[], 1);
+    welcome("ours", epoch, Start::Digest { chunks })
+}
+
+fn digest_of(chunks: usize) -> Downstream {
+    let chunks = chunk_hashes(&[], chunks);
+    welcome("ours", epoch("a", 3), Start::Digest { chunks })
 }
 
 fn put(version: u64) -> Downstream {
@@ -164,6 +164,11 @@ fn which_managers_a_node_listens_to() {
         (
             welcome("ours", epoch("a", 3), Start::Digest { chunks: vec![] }),
             Some((RefusedReason::Violation, "a digest of 0 chunks")),
+        ),
+        (digest_of(limits::MAX_CHUNKS), None),
+        (
+            digest_of(2 * limits::MAX_CHUNKS),
+            Some((RefusedReason::Violation, "a digest of 8192 chunks")),
         ),
     ] {
         let mut link = Link::greeting(Some(position(5)));
@@ -339,6 +344,21 @@ fn what_a_manager_asks_for_is_heeded() {
         link.cut(0.0) >= limits::RECONNECT.1 / 2,
         "two of one name do not chase each other"
     );
+}
+
+#[test]
+fn of_what_a_manager_says_as_much_is_told_as_fits_a_line() {
+    let mut link = Link::live();
+    link.frame(Downstream::Refused {
+        reason: RefusedReason::Node,
+        hint: "ä".repeat(100_000),
+    });
+    link.cut(0.0);
+    let State::Waiting { cause, .. } = link.session.state() else {
+        panic!("it waits")
+    };
+    let said = format!("the manager refused: {}", "ä".repeat(limits::HINT));
+    assert_eq!(cause, Some(said));
 }
 
 #[test]
