@@ -380,7 +380,7 @@ fn take_report(report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result
         out.push(Output::Send(Downstream::ReportResult { seq, result }));
         return Ok(());
     }
-    match node.reports.take(seq) {
+    match node.reports.take_report(&report) {
         Taken::New => out.push(Output::Report(report)),
         Taken::Pending => {}
         Taken::Done(result) => out.push(Output::Send(Downstream::ReportResult { seq, result })),
