@@ -144,3 +144,34 @@ fn size(
     let ObjectKey { kind, namespace, name } = object;
     kind.len() + namespace.len() + name.len() + secret.as_ref().map_or(0, String::len) + uid.len() + 200
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Downstream, Epoch, message::Start};
+
+    #[test]
+    fn a_digest_has_so_many_chunks_at_most_and_they_fit_a_message() {
+        let counts = [
+            0,
+            limits::CHUNK_ITEMS,
+            limits::CHUNK_ITEMS + 1,
+            limits::MAX_ITEMS,
+            usize::MAX,
+        ];
+        assert_eq!(counts.map(chunk_count), [1, 1, 2, 2048, limits::MAX_CHUNKS]);
+        let welcome = Downstream::Welcome {
+            cluster: "c".repeat(limits::MAX_NAME),
+            epoch: Epoch {
+                lease: "l".repeat(limits::MAX_NAME),
+                transitions: u64::MAX,
+            },
+            start: Start::Digest {
+                chunks: chunk_hashes([], chunk_count(usize::MAX)),
+            },
+            reports_per_second: Some(u32::MAX),
+        };
+        let bytes = welcome.encode().unwrap().len();
+        assert!(bytes < limits::MAX_DOWNSTREAM / 10, "{bytes}");
+    }
+}

@@ -100,6 +100,11 @@ pub const BATCH_CHANGES: usize = 256;
 /// Reports in flight to the manager before one is answered.
 pub const REPORT_WINDOW: usize = 64;
 
+/// Reports that the manager lets a node send in a second, once [`REPORT_WINDOW`] of them have gone at once: as many as ten
+/// workers at their fastest have to say, so that an outbox only grows under a flood, and a full one is told within four
+/// minutes; and few enough that one that comes back with a full outbox leaves room for others.
+pub const REPORTS_PER_SECOND: u32 = 500;
+
 /// Of these, on one resource: what is said of a busy one leaves room for what is said of others, and still goes in one write
 /// of its status.
 pub const REPORT_SHARE: usize = 48;
@@ -206,6 +211,7 @@ mod tests {
             ("WINDOW_BYTES", bytes(WINDOW_BYTES)),
             ("BATCH_CHANGES", BATCH_CHANGES.to_string()),
             ("REPORT_WINDOW", REPORT_WINDOW.to_string()),
+            ("REPORTS_PER_SECOND", REPORTS_PER_SECOND.to_string()),
             ("REPORT_SHARE", REPORT_SHARE.to_string()),
             ("REPORT_RETRY", range(REPORT_RETRY)),
             ("STATUS_PACE", seconds(STATUS_PACE)),

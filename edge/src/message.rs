@@ -27,6 +27,10 @@ pub enum Downstream {
         epoch: Epoch,
         /// How the node's store is brought up to date.
         start: Start,
+        /// How many reports a second the node sends at most, once it has sent [`limits::REPORT_WINDOW`] at once; as fast
+        /// as they are answered where nothing is said, as older managers do not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reports_per_second: Option<u32>,
     },
     /// The digest is done: from here on the node's store is counted by this epoch, from this version.
     Synced {

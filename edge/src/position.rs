@@ -129,3 +129,31 @@ impl Retired {
             .any(|(lease, until)| *lease == epoch.lease && now < *until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(lease: usize) -> Epoch {
+        Epoch {
+            lease: format!("lease-{lease}"),
+            transitions: 0,
+        }
+    }
+
+    #[test]
+    fn of_leases_that_were_superseded_the_last_are_remembered_for_a_while() {
+        let now = Duration::from_secs(7);
+        let present = limits::RETIRED_LEASES + 3;
+        let mut retired = Retired::default();
+        for lease in 0..present {
+            retired.supersede(now, &epoch(lease), &epoch(lease + 1));
+        }
+        let remembered = |now| {
+            let leases = (0..=present).filter(|lease| retired.contains(now, &epoch(*lease)));
+            leases.collect::<Vec<_>>()
+        };
+        assert_eq!(remembered(now), (3..present).collect::<Vec<_>>());
+        assert_eq!(remembered(now + limits::RETIRED), Vec::<usize>::new());
+    }
+}

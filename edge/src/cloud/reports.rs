@@ -3,13 +3,28 @@
 //! Decides that a report which is sent again, because its answer was lost with a connection, is answered again rather
 //! than carried out again. The numbers are unique within one start of the node's local controller only, so another
 //! start begins with nothing.
+//!
+//! But where a store of before was put back, figures come that were answered then, and newer ones were since. They are
+//! older by their number and by the node's clock, of which one alone says nothing: a clock may be put right, and numbers
+//! begin again where an old store goes on. Those are answered, and what is newer stands. Rounds and events that come again
+//! say what is there already.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     time::Duration,
 };
 
-use crate::{limits, message::Downstream, report::ReportResult};
+use jiff::Timestamp;
+
+use crate::{
+    limits,
+    message::Downstream,
+    report::{Report, ReportResult},
+};
+
+/// Of how many resources it is remembered which figures are the newest.
+const FIGURES: usize = 4096;
 
 /// What carrying out a report came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +54,32 @@ impl Verdict {
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     boot: String,
-    pending: BTreeSet<u64>,
+    /// How many starts there were before this one.
+    starts: u32,
+    /// What is being worked on; of figures, which.
+    pending: BTreeMap<u64, Option<Figures>>,
     /// In the order in which they were last answered.
     done: VecDeque<(u64, ReportResult)>,
+    /// The newest that were carried out, one of a resource.
+    newest: Vec<Figures>,
+}
+
+/// Figures of a resource, as far as they can be older or newer than others. Small, since most nodes have reported some.
+#[derive(Clone, Debug)]
+struct Figures {
+    resource: u64,
+    start: u32,
+    seq: u64,
+    observed_at: Timestamp,
+}
+
+impl Figures {
+    fn are_before(&self, newest: &Self) -> bool {
+        self.resource == newest.resource
+            && self.start != newest.start
+            && self.seq <= newest.seq
+            && self.observed_at <= newest.observed_at
+    }
 }
 
 /// What a report that came is.
@@ -63,24 +101,66 @@ impl Reports {
         if self.boot != boot {
             *self = Self {
                 boot: boot.to_owned(),
+                starts: self.starts.wrapping_add(1),
+                newest: std::mem::take(&mut self.newest),
                 ..Self::default()
             };
         }
     }
 
+    /// A report has come.
+    pub(super) fn take_report(&mut self, report: &Report) -> Taken {
+        let seq = report.seq;
+        let Some(figures) = self.figures(report) else {
+            return self.take(seq);
+        };
+        if self.newest.iter().any(|newest| figures.are_before(newest)) {
+            return Taken::Done(ReportResult::Accepted {});
+        }
+        let taken = self.take(seq);
+        if taken == Taken::New {
+            self.pending.insert(seq, Some(figures));
+        }
+        taken
+    }
+
+    fn figures(&self, report: &Report) -> Option<Figures> {
+        let mut resource = DefaultHasher::new();
+        (&report.key, &report.uid).hash(&mut resource);
+        report.payload.coalesces().then(|| Figures {
+            resource: resource.finish(),
+            start: self.starts,
+            seq: report.seq,
+            observed_at: report.observed_at,
+        })
+    }
+
+    fn carried_out(&mut self, figures: Figures) {
+        let resource = figures.resource;
+        if let Some(known) = self.newest.iter_mut().find(|known| known.resource == resource) {
+            *known = figures;
+            return;
+        }
+        if self.newest.len() >= FIGURES {
+            self.newest.remove(0);
+        }
+        self.newest.push(figures);
+    }
+
+    /// Something with this number has come.
     pub(super) fn take(&mut self, seq: u64) -> Taken {
         let at = self.done.iter().position(|(done, _)| *done == seq);
         if let Some((_, result)) = at.and_then(|at| self.done.remove(at)) {
             self.done.push_back((seq, result.clone()));
             return Taken::Done(result);
         }
-        if self.pending.contains(&seq) {
+        if self.pending.contains_key(&seq) {
             return Taken::Pending;
         }
         if self.pending.len() >= limits::REPORT_WINDOW {
             return Taken::TooMany;
         }
-        self.pending.insert(seq);
+        self.pending.insert(seq, None);
         Taken::New
     }
 
@@ -91,11 +171,17 @@ impl Reports {
 
     /// A report of this start was carried out; false where another start has come meanwhile.
     pub(super) fn finish(&mut self, boot: &str, seq: u64, verdict: &Verdict) -> bool {
-        if self.boot != boot || !self.pending.remove(&seq) {
+        if self.boot != boot {
             return false;
         }
+        let Some(figures) = self.pending.remove(&seq) else {
+            return false;
+        };
         if let Verdict::Done(result) = verdict {
             self.done.push_back((seq, result.clone()));
+            if let (Some(figures), ReportResult::Accepted {}) = (figures, result) {
+                self.carried_out(figures);
+            }
         }
         // Answers arrive in their order, and the node waits for a window of them at most: for the last ones.
         while self.done.len() > limits::REPORT_WINDOW {
@@ -108,6 +194,7 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ObjectKey, ReportPayload};
 
     const ACCEPTED: ReportResult = ReportResult::Accepted {};
     const OK: &Verdict = &Verdict::Done(ACCEPTED);
@@ -152,6 +239,81 @@ mod tests {
         reports.boot("b");
         assert_eq!(reports.take(1), Taken::New);
         assert!(!reports.finish("a", 2, OK), "an answer to the old start");
+    }
+
+    /// What is said of a Dataset.
+    fn count(dataset: usize, seq: u64, second: i64) -> Report {
+        Report {
+            seq,
+            key: ObjectKey::new("dataset", "default", dataset.to_string()),
+            uid: "u".to_owned(),
+            observed_at: Timestamp::from_second(second).unwrap(),
+            payload: ReportPayload::DatasetSamples { count: 1 },
+        }
+    }
+
+    #[test]
+    fn of_a_store_that_was_put_back_figures_do_not_replace_newer_ones() {
+        let mut reports = Reports::default();
+        reports.boot("a");
+        for report in [count(0, 1, 100), count(1, 2, 101), count(0, 3, 102)] {
+            assert_eq!(reports.take_report(&report), Taken::New);
+            assert!(reports.finish("a", report.seq, OK));
+        }
+        reports.boot("b");
+        assert_eq!(reports.take_report(&count(0, 1, 100)), Taken::Done(ACCEPTED));
+        let round = ReportPayload::Event {
+            message: serde_json::json!({}).into(),
+        };
+        let event = Report {
+            payload: round,
+            ..count(0, 1, 100)
+        };
+        assert_eq!(reports.take_report(&event), Taken::New, "events are never left out");
+        for (new, why) in [
+            (count(0, 2, 103), "the store goes on from where it was"),
+            (count(0, 4, 7), "the clock was put right"),
+            (count(2, 3, 100), "of this one nothing was said"),
+        ] {
+            assert_eq!(reports.take_report(&new), Taken::New, "{why}");
+        }
+        assert!(reports.finish("b", 4, OK));
+        reports.boot("a");
+        assert_eq!(
+            reports.take_report(&count(0, 3, 102)),
+            Taken::New,
+            "newer by the clock than what is there"
+        );
+    }
+
+    #[test]
+    fn figures_that_were_refused_or_put_off_stand_in_the_way_of_none() {
+        let later = Verdict::Later {
+            retry_after: Duration::from_secs(1),
+        };
+        let refused = Verdict::Done(ReportResult::Refused {
+            reason: "no".to_owned(),
+        });
+        for verdict in [later, refused] {
+            let mut reports = Reports::default();
+            reports.take_report(&count(0, 9, 100));
+            reports.finish("", 9, &verdict);
+            reports.boot("b");
+            assert_eq!(reports.take_report(&count(0, 8, 99)), Taken::New);
+        }
+    }
+
+    #[test]
+    fn the_newest_figures_are_remembered_of_so_many_resources() {
+        let mut reports = Reports::default();
+        for (dataset, seq) in (0..FIGURES + 10).zip(1..) {
+            reports.take_report(&count(dataset, seq, 100));
+            reports.finish("", seq, OK);
+        }
+        assert_eq!(reports.newest.len(), FIGURES);
+        reports.boot("b");
+        assert_eq!(reports.take_report(&count(10, 11, 100)), Taken::Done(ACCEPTED));
+        assert_eq!(reports.take_report(&count(9, 10, 100)), Taken::New);
     }
 
     #[test]

@@ -152,7 +152,13 @@ impl Session {
         if session.confidential {
             node.objects.release_withheld(now);
         }
-        let mut out = vec![Output::Send(Downstream::Welcome { cluster, epoch, start })];
+        let welcome = Downstream::Welcome {
+            cluster,
+            epoch,
+            start,
+            reports_per_second: Some(limits::REPORTS_PER_SECOND),
+        };
+        let mut out = vec![Output::Send(welcome)];
         session.pump(now, node, &mut out);
         (session, out)
     }
@@ -374,7 +380,7 @@ fn take_report(report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result
         out.push(Output::Send(Downstream::ReportResult { seq, result }));
         return Ok(());
     }
-    match node.reports.take(seq) {
+    match node.reports.take_report(&report) {
         Taken::New => out.push(Output::Report(report)),
         Taken::Pending => {}
         Taken::Done(result) => out.push(Output::Send(Downstream::ReportResult { seq, result })),

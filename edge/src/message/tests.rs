@@ -59,6 +59,7 @@ fn downstream() -> Vec<Downstream> {
             cluster: "c0ffee".to_owned(),
             epoch: epoch(),
             start: Start::Resume {},
+            reports_per_second: None,
         },
         Downstream::Welcome {
             cluster: "c0ffee".to_owned(),
@@ -66,6 +67,7 @@ fn downstream() -> Vec<Downstream> {
             start: Start::Digest {
                 chunks: chunk_hashes(&[row()], 2),
             },
+            reports_per_second: Some(500),
         },
         Downstream::Synced { version: 12 },
         Downstream::Put {

@@ -4,6 +4,7 @@
 mod event;
 mod inbox;
 mod outbox;
+mod pace;
 mod reconnect;
 mod session;
 pub mod store;

@@ -8,14 +8,17 @@
 //! Decides that what is said of one resource never holds up what is said of another: the manager writes a resource at most
 //! once a [`limits::STATUS_PACE`], so a resource of which much waits has a share of the window, and goes on from where it
 //! was left; and the last places of the window are for resources of which nothing is in flight, however many are busy. What
-//! is said of one resource stays in its order.
+//! is said of one resource stays in its order. All together go as fast as the manager has set ([`super::pace`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
-use super::store::{Outgoing, Wanted};
+use super::{
+    pace::Pace,
+    store::{Outgoing, Wanted},
+};
 use crate::{limits, message::Upstream, object::ObjectKey};
 
 /// The places that are kept for resources of which nothing is in flight.
@@ -38,6 +41,7 @@ pub(super) struct Window {
     apart: VecDeque<Apart>,
     /// Whether the last read was of one of these, so that neither they nor the others wait for ever.
     was_apart: bool,
+    pace: Pace,
 }
 
 /// A resource that is read by itself.
@@ -71,6 +75,11 @@ impl Window {
         self.reading = self.reading.take().map(|_| Reading::Stale);
     }
 
+    /// How many reports a second the manager takes over this session.
+    pub(super) fn pace(&mut self, per_second: Option<u32>) {
+        self.pace.set(per_second);
+    }
+
     /// Something was put into the outbox.
     pub(super) fn grew(&mut self) {
         self.more = true;
@@ -84,7 +93,7 @@ impl Window {
         for apart in &mut self.apart {
             apart.until.take_if(|until| now >= *until);
         }
-        let room = self.room();
+        let room = self.room().min(self.pace.left(now));
         if room == 0 {
             return None;
         }
@@ -98,9 +107,9 @@ impl Window {
         let turn = self.again.is_empty() && (!self.more || !self.was_apart);
         let ready = turn.then(ready).flatten();
         self.was_apart = ready.is_some();
-        if let Some((key, after, limit)) = ready {
+        if let Some((key, after, share)) = ready {
             self.reading = Some(Reading::Of(key.clone()));
-            let of = Some(key);
+            let (of, limit) = (Some(key), share.min(room));
             return Some(Wanted { of, after, limit });
         }
         // Cleared before the outbox is read: what is put in meanwhile sets it again.
@@ -122,6 +131,7 @@ impl Window {
             Some(Reading::Of(key)) => self.read_apart(&key, outgoing, &answered),
             Some(Reading::Stale) | None => Vec::new(),
         };
+        self.pace.take(fresh.len());
         let first = self
             .in_flight
             .keys()
@@ -252,7 +262,10 @@ impl Window {
     pub(super) fn wake_at(&self) -> Option<Duration> {
         // What is being read comes first, and wakes us.
         let waiting = self.apart.iter().filter_map(|apart| apart.until);
-        waiting.min().filter(|_| self.reading.is_none())
+        waiting
+            .chain(self.pace.wake_at())
+            .min()
+            .filter(|_| self.reading.is_none())
     }
 }
 

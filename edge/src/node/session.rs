@@ -357,7 +357,16 @@ impl Session {
             Err(error) => return Err(Closing::violation(error.to_string())),
         };
         match (message, stage) {
-            (Downstream::Welcome { cluster, epoch, start }, Stage::Greeting { .. }) => {
+            (
+                Downstream::Welcome {
+                    cluster,
+                    epoch,
+                    start,
+                    reports_per_second,
+                },
+                Stage::Greeting { .. },
+            ) => {
+                self.outbox.pace(reports_per_second);
                 return self.welcome(now, &cluster, &epoch, start);
             }
             (Downstream::Synced { version }, Stage::Digesting { start, asked: true, .. }) if !self.reading_rows => {
@@ -397,6 +406,7 @@ impl Session {
             }
             (Downstream::Refused { reason: _, hint }, _) => {
                 self.reconnect.slowly();
+                let hint: String = hint.chars().take(limits::HINT).collect();
                 return Err(Closing::because(format!("the manager refused: {hint}")));
             }
             (message, _) => {

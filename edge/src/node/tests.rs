@@ -1,6 +1,9 @@
 //! The node's end in single steps, against a manager that speaks by hand.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use serde_json::json;
 
@@ -33,6 +36,7 @@ fn welcome(cluster: &str, epoch: Epoch, start: Start) -> Downstream {
         cluster: cluster.to_owned(),
         epoch,
         start,
+        reports_per_second: None,
     }
 }
 
@@ -41,13 +45,13 @@ fn resume() -> Downstream {
 }
 
 fn digest(epoch: Epoch) -> Downstream {
-    welcome(
-        "ours",
-        epoch,
-        Start::Digest {
-            chunks: chunk_hashes(&[], 1),
-        },
-    )
+    let chunks = chunk_hashes(&[], 1);
+    welcome("ours", epoch, Start::Digest { chunks })
+}
+
+fn digest_of(chunks: usize) -> Downstream {
+    let chunks = chunk_hashes(&[], chunks);
+    welcome("ours", epoch("a", 3), Start::Digest { chunks })
 }
 
 fn put(version: u64) -> Downstream {
@@ -160,6 +164,11 @@ fn which_managers_a_node_listens_to() {
         (
             welcome("ours", epoch("a", 3), Start::Digest { chunks: vec![] }),
             Some((RefusedReason::Violation, "a digest of 0 chunks")),
+        ),
+        (digest_of(limits::MAX_CHUNKS), None),
+        (
+            digest_of(2 * limits::MAX_CHUNKS),
+            Some((RefusedReason::Violation, "a digest of 8192 chunks")),
         ),
     ] {
         let mut link = Link::greeting(Some(position(5)));
@@ -338,6 +347,21 @@ fn what_a_manager_asks_for_is_heeded() {
 }
 
 #[test]
+fn of_what_a_manager_says_as_much_is_told_as_fits_a_line() {
+    let mut link = Link::live();
+    link.frame(Downstream::Refused {
+        reason: RefusedReason::Node,
+        hint: "ä".repeat(100_000),
+    });
+    link.cut(0.0);
+    let State::Waiting { cause, .. } = link.session.state() else {
+        panic!("it waits")
+    };
+    let said = format!("the manager refused: {}", "ä".repeat(limits::HINT));
+    assert_eq!(cause, Some(said));
+}
+
+#[test]
 fn a_manager_that_says_nothing_is_given_up() {
     let mut link = Link::greeting(None);
     assert_eq!(link.session.wake_at(), Some(NOW + limits::FIRST_MESSAGE));
@@ -392,6 +416,58 @@ fn an_answer_settles_a_report_once() {
     };
     assert_eq!(link.frame(answer()), [Output::Settle { seq: 4, result }]);
     assert_eq!(link.frame(answer()), []);
+}
+
+/// How many of so many reports that a node owes it has sent after each second, whatever is answered at once.
+fn told(owed: u64, reports_per_second: Option<u32>) -> Vec<usize> {
+    let mut link = Link::greeting(Some(position(5)));
+    let welcome = json!({"welcome": {
+        "cluster": "ours", "epoch": {"lease": "a", "transitions": 3}, "start": {"resume": {}},
+        "reports_per_second": reports_per_second,
+    }});
+    let mut outputs = VecDeque::from(link.input(wire(&welcome)));
+    let mut sent = BTreeSet::new();
+    let mut each_second = Vec::new();
+    for second in 1..=4 {
+        let until = NOW + Duration::from_secs(second);
+        loop {
+            match outputs.pop_front() {
+                Some(Output::Fetch(wanted)) => {
+                    let gaps = (1..=owed).filter(|seq| !sent.contains(seq));
+                    let found = wanted.pick(gaps.map(|seq| Outgoing::Gap { seq, count: 1 }));
+                    outputs.extend(link.input(Input::Fetched(found)));
+                }
+                Some(Output::Send(Upstream::Gap { seq, .. })) => {
+                    assert!(sent.insert(seq), "{seq} goes twice");
+                    let result = ReportResult::Accepted {};
+                    outputs.extend(link.frame(Downstream::ReportResult { seq, result }));
+                }
+                Some(_) => {}
+                None => match link.session.wake_at().filter(|at| *at <= until) {
+                    Some(at) => {
+                        link.now = at;
+                        outputs.extend(link.input(Input::Tick));
+                    }
+                    None => break,
+                },
+            }
+        }
+        each_second.push(sent.len());
+    }
+    each_second
+}
+
+#[test]
+fn what_a_node_owes_it_tells_at_the_rate_that_the_manager_sets() {
+    let window = limits::REPORT_WINDOW;
+    let told_at_200 = told(1_000, Some(200));
+    for (told, second) in told_at_200.iter().zip(1..) {
+        let most = window + 200 * second;
+        assert!((most - 20..=most).contains(told), "{told_at_200:?}");
+    }
+    assert_eq!(told(60, Some(1)), [60; 4], "one that owes little tells it at once");
+    assert_eq!(told(1_000, None), [1_000; 4], "an older manager sets none");
+    assert_eq!(told(1_000, Some(200 * 1_000)).last(), Some(&1_000), "all is told");
 }
 
 #[test]

@@ -290,4 +290,32 @@ mod tests {
         let (_here, (_there, peer)) = tokio::join!(async { dialer.dial().await.unwrap() }, listener.accept());
         assert_eq!((named(&peer).as_deref(), doors.present()), (Some("edge-1"), (0, 1)));
     }
+
+    #[tokio::test]
+    async fn so_many_wait_to_be_taken_up_and_the_others_for_them() {
+        let authority = Authority::new("test", Timestamp::now()).unwrap();
+        let doors = Doors::default();
+        let mut listener = listen_with(&authority, doors.clone()).await;
+        let (told, dialer) = node(&authority, listener.local_addr().unwrap().address);
+        let nodes: Vec<_> = (0..limits::ACCEPTED_AHEAD + 5)
+            .map(|node| format!("edge-{node}"))
+            .collect();
+        let mut here = Vec::new();
+        for name in &nodes {
+            told.send(Arc::new(config(&authority, name))).unwrap();
+            here.push(dialer.dial().await.unwrap());
+        }
+        while doors.present() != (0, nodes.len()) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(listener.taken.len(), limits::ACCEPTED_AHEAD);
+        let mut taken = Vec::new();
+        for _ in &nodes {
+            taken.extend(named(&listener.accept().await.1));
+        }
+        taken.sort();
+        let mut nodes = nodes;
+        nodes.sort();
+        assert_eq!(taken, nodes, "each is taken up in the end");
+    }
 }

@@ -301,7 +301,7 @@ impl World {
 
 fn id(report: &Report) -> u64 {
     match report.payload {
-        ReportPayload::DatasetSamples { count } => count,
-        _ => unreachable!("the model reports samples only"),
+        ReportPayload::Round { round, .. } => round,
+        _ => unreachable!("the model reports rounds only"),
     }
 }

@@ -203,11 +203,16 @@ impl Hub {
         }
     }
 
-    /// Whether anything is placed on the node.
-    fn places_on(&self, node: &str) -> bool {
+    /// On how many of these nodes nothing is placed.
+    fn idle<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) -> usize {
         let mut state = self.shared.state.lock();
-        let node = state.placements.node_mut(node);
-        node.is_some_and(|node| node.objects.counts().assigned > 0)
+        let placed = |node: &str| {
+            state
+                .placements
+                .node_mut(node)
+                .is_some_and(|node| node.objects.counts().assigned > 0)
+        };
+        nodes.into_iter().map(placed).filter(|placed| !placed).count()
     }
 
     /// The version of the local controller that the node is connected with.

@@ -15,6 +15,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     serve::Listener,
 };
+use parking_lot::Mutex;
 use skerry_edge::{
     limits,
     object::is_dns_name,
@@ -26,10 +27,7 @@ use skerry_edge::{
     },
     transport::{doors::Place, plain::PlainListener, server},
 };
-use tokio::{
-    net::TcpListener,
-    sync::{OwnedSemaphorePermit, Semaphore},
-};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Hub, nodelay, standing::Joined};
@@ -53,10 +51,43 @@ struct Door {
     hub: Hub,
     agents: Agents,
     dialer: PipeDialer,
-    /// For nodes on which something is placed.
-    places: Arc<Semaphore>,
-    /// For any.
-    idle: Arc<Semaphore>,
+    rooms: Rooms,
+}
+
+/// The nodes whose agents are connected. On which of them something is placed is looked up whenever another one comes: right
+/// after a start nothing is planned, and later something may be.
+#[derive(Clone, Default)]
+struct Rooms(Arc<Mutex<Vec<String>>>);
+
+/// The room that a connection takes up until this is dropped.
+struct Room {
+    rooms: Rooms,
+    node: String,
+}
+
+impl Rooms {
+    /// Room for this node's agent; otherwise, which agents there are too many of.
+    fn take(&self, hub: &Hub, node: &str) -> Result<Room, &'static str> {
+        let mut taken = self.0.lock();
+        if taken.len() >= AGENTS {
+            return Err("");
+        }
+        if hub.idle([node]) > 0 && hub.idle(taken.iter().map(String::as_str)) >= IDLE {
+            return Err(" on which nothing is placed");
+        }
+        taken.push(node.to_owned());
+        let (rooms, node) = (self.clone(), node.to_owned());
+        Ok(Room { rooms, node })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut taken = self.rooms.0.lock();
+        if let Some(at) = taken.iter().position(|node| *node == self.node) {
+            taken.swap_remove(at);
+        }
+    }
 }
 
 /// Why an agent is sent away: a word for metrics, and what it is answered.
@@ -80,8 +111,7 @@ impl Hub {
             hub: self.clone(),
             agents: Agents::default(),
             dialer,
-            places: Arc::new(Semaphore::new(AGENTS - IDLE)),
-            idle: Arc::new(Semaphore::new(IDLE)),
+            rooms: Rooms::default(),
         };
         // Sedna's manager serves every path.
         let outer = Router::new().fallback(take).with_state(door);
@@ -129,7 +159,7 @@ async fn take(
 
 impl Door {
     /// Who may come in; the node, and the room that its connection takes.
-    fn admit(&self, headers: &HeaderMap, place: Option<&Place>) -> Result<(String, OwnedSemaphorePermit), Sent> {
+    fn admit(&self, headers: &HeaderMap, place: Option<&Place>) -> Result<(String, Room), Sent> {
         let name = headers
             .get(NODE_NAME)
             .and_then(|name| name.to_str().ok())
@@ -163,13 +193,7 @@ impl Door {
                 "node {name} is connected by a local controller of Skerry"
             )));
         }
-        let any = || self.idle.clone().try_acquire_owned();
-        let (room, whose) = if self.hub.places_on(name) {
-            (self.places.clone().try_acquire_owned().or_else(|_| any()), "")
-        } else {
-            (any(), " on which nothing is placed")
-        };
-        let room = room.map_err(|_| {
+        let room = self.rooms.take(&self.hub, name).map_err(|whose| {
             let why = format!("as many old agents are connected as may be{whose}: come again");
             ("agents", StatusCode::TOO_MANY_REQUESTS, why)
         })?;

@@ -1,12 +1,17 @@
-//! What it costs the API server that operators see how sessions stand.
+//! What it costs the API server that nodes ask to join, and that operators see how sessions stand.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex},
+};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::json;
-use skerry_edge::{Object, ObjectKey};
+use skerry_edge::{Object, ObjectKey, identity::JOIN, limits};
 use skerry_globalmanager::{hub::Part, identity::sessions::Sessions};
+use skerry_sandbox::api::{Fault, Match, Verb};
+use tokio::task::JoinSet;
 
 use crate::party::{Cluster, Node};
 
@@ -67,4 +72,40 @@ async fn names_without_an_edge_node_cost_the_api_server_nothing() {
     );
     sessions.look(Timestamp::now()).await.unwrap();
     assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn so_many_are_joined_at_once_and_the_others_wait() {
+    let cluster = Cluster::new().await;
+    let manager = Arc::new(cluster.manager().await);
+    let mut invited = Vec::new();
+    for number in 0..=limits::REQUESTS {
+        let name = format!("edge-{number}");
+        let token = cluster.invite(&name, HOUR).await;
+        invited.push((Node::new(&name), token));
+    }
+    let reads = Match::any().verb(Verb::Get).resource("edgenodes");
+    let reads = reads.times(limits::REQUESTS as u64);
+    let unanswered = cluster.faults().inject(reads, Fault::Crash { applied: false });
+    let (mut last, token) = invited.pop().unwrap();
+    let mut held = JoinSet::new();
+    for (mut node, token) in invited {
+        let manager = manager.clone();
+        held.spawn(async move { node.join(&manager, &token).await });
+    }
+    while unanswered.hits() < limits::REQUESTS as u64 {
+        tokio::task::yield_now().await;
+    }
+    let mut joining = pin!(last.join(&manager, &token));
+    let meanwhile = async {
+        for _ in 0..20 {
+            assert_eq!(manager.post(JOIN, "{}".to_owned()).await.0, 422);
+        }
+    };
+    tokio::select! {
+        joined = &mut joining => panic!("it does not wait: {joined:?}"),
+        () = meanwhile => {}
+    }
+    held.shutdown().await;
+    joining.await.unwrap();
 }

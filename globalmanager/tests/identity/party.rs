@@ -33,7 +33,7 @@ use skerry_globalmanager::{
     identity::{Identity, Terms, operator},
     metrics::Metrics,
 };
-use skerry_sandbox::ApiServer;
+use skerry_sandbox::{ApiServer, api::Faults};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -82,6 +82,10 @@ impl Cluster {
 
     pub(crate) fn client(&self) -> Client {
         self.0.client()
+    }
+
+    pub(crate) fn faults(&self) -> &Faults {
+        self.0.faults()
     }
 
     /// A manager that leads.

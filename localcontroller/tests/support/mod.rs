@@ -1,6 +1,6 @@
 //! A manager that is nothing but the protocol's own state machine, and the real local controller as a process.
 
-#![allow(dead_code, unreachable_pub, reason = "no test uses all of it")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "no test uses all of it")]
 
 pub mod cloud;
 pub mod process;

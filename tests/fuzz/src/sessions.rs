@@ -289,6 +289,7 @@ mod tests {
             start: Start::Digest {
                 chunks: vec![ChunkHash::default()],
             },
+            reports_per_second: None,
         };
         let came = node(welcome.encode().unwrap().as_bytes());
         assert!(came.way().contains("rows"), "{came:?}");

@@ -83,6 +83,24 @@ fn who_may_start_a_session() {
 }
 
 #[test]
+fn of_what_a_node_says_as_much_is_told_as_fits_a_line() {
+    let mut node = Node::default();
+    let mut link = Link::live(&mut node);
+    let outputs = link.frame(
+        &mut node,
+        Upstream::Refused {
+            reason: RefusedReason::Deposed,
+            hint: "ä".repeat(60_000),
+        },
+    );
+    let [Output::Close { end, cause }] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    let said = format!("the node refused: {}", "ä".repeat(limits::HINT));
+    assert_eq!((end, cause), (&End::RefusedByNode, &said));
+}
+
+#[test]
 fn credentials_wait_for_a_connection_that_may_carry_them() {
     let plain = Peer::default();
     let mut node = Node::default();

@@ -76,7 +76,14 @@ fn any_downstream() -> impl Strategy<Value = Downstream> {
         ".*".prop_map(|reason| ReportResult::Refused { reason }),
     ];
     prop_oneof![
-        (".*", any_epoch(), start).prop_map(|(cluster, epoch, start)| Downstream::Welcome { cluster, epoch, start }),
+        (".*", any_epoch(), start, any::<Option<u32>>()).prop_map(|(cluster, epoch, start, reports_per_second)| {
+            Downstream::Welcome {
+                cluster,
+                epoch,
+                start,
+                reports_per_second,
+            }
+        }),
         any::<u64>().prop_map(|version| Downstream::Synced { version }),
         (any::<u64>(), object).prop_map(|(version, object)| Downstream::Put { version, object }),
         (any::<u64>(), credential).prop_map(|(version, credential)| Downstream::PutCredential { version, credential }),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde_json::json;
 use skerry_edge::{
     Epoch, Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, limits,
     message::OutboxDepth,
@@ -214,7 +215,11 @@ impl World {
             key: key.clone(),
             uid: item.uid().to_owned(),
             observed_at: Timestamp::UNIX_EPOCH,
-            payload: ReportPayload::DatasetSamples { count: self.reports },
+            // Of figures the manager may leave out those that others make worthless.
+            payload: ReportPayload::Round {
+                round: self.reports,
+                message: json!({}).into(),
+            },
         };
         self.disk.outbox.insert(report.seq, report);
         self.node(Input::OutboxGrew);

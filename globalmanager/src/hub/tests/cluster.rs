@@ -26,7 +26,7 @@ use skerry_workloads::Settings;
 use tokio::{
     io::DuplexStream,
     sync::{mpsc, watch},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
@@ -111,6 +111,8 @@ pub(super) struct Cluster {
     pub(super) asked: Arc<Mutex<Vec<Asked>>>,
     pub(super) hub: Hub,
     engine: Engine,
+    /// What the manager consists of.
+    lives: JoinSet<()>,
 }
 
 impl Cluster {
@@ -121,6 +123,17 @@ impl Cluster {
         for crd in skerry_crds::all() {
             crds.create(&PostParams::default(), crd).await.unwrap();
         }
+        Self::led(api, 0)
+    }
+
+    /// The manager is killed, and another one leads.
+    pub(super) fn another_manager(self) -> Self {
+        let Self { api, hub, lives, .. } = self;
+        drop((hub, lives));
+        Self::led(api, 1)
+    }
+
+    fn led(api: ApiServer, transitions: u64) -> Self {
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let hub = Hub::default();
         let (_, leader) = watch::channel(true);
@@ -137,26 +150,28 @@ impl Cluster {
             pace: Pace::default(),
         };
         let engine = Engine::new(parts, kinds());
+        let mut lives = JoinSet::new();
+        let runs = engine.clone();
+        lives.spawn(async move { runs.run(CancellationToken::new()).await });
         let cluster = Self {
             api,
             asked,
             hub,
-            engine: engine.clone(),
+            engine,
+            lives,
         };
-        cluster.lead();
-        tokio::spawn(async move { engine.run(CancellationToken::new()).await });
+        cluster.lead_in(transitions, |engine| Arc::new(engine));
         cluster
-    }
-
-    /// Begins a term.
-    pub(super) fn lead(&self) {
-        self.lead_with(|engine| Arc::new(engine));
     }
 
     /// Begins a term in which reports go where this says.
     pub(super) fn lead_with(&self, reports: impl FnOnce(Engine) -> Arc<dyn Reports>) {
+        self.lead_in(0, reports);
+    }
+
+    fn lead_in(&self, transitions: u64, reports: impl FnOnce(Engine) -> Arc<dyn Reports>) {
         let (cluster, lease) = ("c".to_owned(), "l".to_owned());
-        let epoch = Epoch { lease, transitions: 0 };
+        let epoch = Epoch { lease, transitions };
         self.hub.lead(Server { cluster, epoch }, reports(self.engine.clone()));
     }
 
@@ -215,10 +230,14 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn start(dialer: PipeDialer) -> Self {
-        let disk = Arc::<Mutex<Disk>>::default();
+        Self::start_on(Arc::default(), 1, dialer)
+    }
+
+    /// A start of a node that has this disk.
+    pub(super) fn start_on(disk: Arc<Mutex<Disk>>, boot: u64, dialer: PipeDialer) -> Self {
         let signals = Signals::new(CancellationToken::new());
         let store = Arc::new(MemoryStore::new(disk.clone(), || Duration::ZERO));
-        let session = session(NODE, 1, &disk.lock());
+        let session = session(NODE, boot, &disk.lock());
         let task = tokio::spawn(link::run(session, dialer, store, signals.clone(), || 0.0));
         Self { disk, signals, task }
     }
@@ -226,6 +245,12 @@ impl Running {
     pub(super) async fn stop(self) {
         self.signals.stop.cancel();
         self.task.await.unwrap();
+    }
+
+    /// Ends it as a crash does; what is left of it.
+    pub(super) fn kill(self) -> Arc<Mutex<Disk>> {
+        self.task.abort();
+        self.disk
     }
 }
 

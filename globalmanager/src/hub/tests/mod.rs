@@ -1,5 +1,6 @@
 //! The hub with real sessions on both ends: over loopback in single steps, and over a simulated network with faults.
 
+mod again;
 mod cluster;
 mod edits;
 mod flood;

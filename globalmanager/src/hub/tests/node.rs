@@ -20,6 +20,8 @@ pub(super) struct Disk {
     pub(super) settled: BTreeMap<u64, (Report, ReportResult)>,
     /// How many objects were written.
     pub(super) puts: usize,
+    /// What the node's clock shows.
+    pub(super) clock: Timestamp,
     last_seq: u64,
 }
 
@@ -50,7 +52,7 @@ impl Disk {
             seq: self.last_seq,
             key: key.clone(),
             uid,
-            observed_at: Timestamp::UNIX_EPOCH,
+            observed_at: self.clock,
             payload,
         };
         self.outbox.insert(report.seq, report);

@@ -1,5 +1,7 @@
 //! Sedna's own local controller, by a stand-in that reads and writes what that one does, against the real engine.
 
+mod rooms;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -334,28 +336,6 @@ async fn a_name_is_no_proof_where_others_prove_theirs() {
     cluster.hub.stand_down();
     second.ended().await;
     assert_eq!(dial(NODE).await, Err(503));
-}
-
-#[tokio::test(start_paused = true)]
-async fn names_on_which_nothing_is_placed_take_the_places_of_no_others() {
-    let (_cluster, dialer) = world(OldAgents::default()).await;
-    let mut idle = Vec::new();
-    let refused = loop {
-        let name = format!("invented-{}", idle.len());
-        match SednaLc::dial(&dialer, &name, Held::new()).await {
-            Ok(lc) => idle.push(lc),
-            Err(status) => break status,
-        }
-        assert!(idle.len() < 512, "names alone fill all places");
-    };
-    assert_eq!(refused, 429);
-    let mut lc = SednaLc::connect(&dialer).await;
-    lc.until("all is there", |lc| lc.held.len() == 3).await;
-    idle.pop();
-    settle().await;
-    SednaLc::dial(&dialer, "invented-again", Held::new())
-        .await
-        .expect("there is a place again");
 }
 
 #[tokio::test(start_paused = true)]

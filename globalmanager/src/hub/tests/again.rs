@@ -1,0 +1,140 @@
+//! Reports that come again, against the real engine and an API server: what was acknowledged, or written and not
+//! acknowledged, takes effect once.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use skerry_edge::{Body, ObjectKey, ReportPayload, ReportResult};
+use skerry_sandbox::api::{Fault, Match};
+use tokio::time::sleep;
+
+use super::cluster::{Cluster, Running, dataset, job, model, service, settle};
+
+/// A manager with all that a node can report on, and a node that holds it.
+async fn world() -> (Cluster, Running) {
+    let cluster = Cluster::start().await;
+    let node = Running::start(cluster.serve());
+    for object in [model(), dataset(), job(), service()] {
+        cluster.create(&object).await;
+    }
+    settle().await;
+    (cluster, node)
+}
+
+/// The node says one of everything, at this time of its clock.
+fn say(node: &Running, second: i64, number: u64) {
+    let round = json!({
+        "name": "trainer", "kind": "train", "status": "running",
+        "ownerInfo": {"currentRound": number, "startTime": "t", "sampleCount": 9},
+        "results": [{"metrics": {"accuracy": number.to_string()}}],
+    });
+    let figures = json!({"name": "little", "kind": "inference", "ownerInfo": {"inferenceNumber": number}});
+    let (round, figures) = (Body::from(&round), Body::from(&figures));
+    let mut disk = node.disk.lock();
+    disk.clock = Timestamp::from_second(second).unwrap();
+    for (kind, name, payload) in [
+        (
+            "federatedlearningjob",
+            "job",
+            ReportPayload::Round {
+                round: number,
+                message: round,
+            },
+        ),
+        (
+            "jointinferenceservice",
+            "service",
+            ReportPayload::Metrics { message: figures },
+        ),
+        ("dataset", "d", ReportPayload::DatasetSamples { count: number }),
+    ] {
+        let key = ObjectKey::new(kind, "default", name);
+        assert!(disk.say(&key, payload), "the node holds {key}");
+    }
+    drop(disk);
+    node.signals.outbox.notify_one();
+}
+
+fn answers(node: &Running) -> Vec<ReportResult> {
+    let disk = node.disk.lock();
+    assert!(disk.outbox.is_empty(), "{:?}", disk.outbox);
+    disk.settled.values().map(|(_, result)| result.clone()).collect()
+}
+
+/// What stands in the API server of all that was reported.
+async fn told(cluster: &Cluster) -> Vec<Value> {
+    let mut told = Vec::new();
+    for object in [model(), dataset(), job(), service()] {
+        told.push(cluster.status(&object).await);
+    }
+    told
+}
+
+fn written(cluster: &Cluster) -> Vec<String> {
+    let asked = cluster.asked.lock();
+    let written = asked.iter().filter(|asked| asked.by_nodes());
+    written.map(|asked| asked.path.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_manager_took_takes_no_effect_again_when_its_node_starts_anew() {
+    let (cluster, node) = world().await;
+    let statuses = ["federatedlearningjobs", "jointinferenceservices", "datasets"];
+    let unanswered = statuses.map(|resource| {
+        let writes = Match::writes().resource(resource).subresource("status").times(1);
+        cluster.api.faults().inject(writes, Fault::Crash { applied: true })
+    });
+    say(&node, 100, 1);
+    sleep(Duration::from_secs(1)).await;
+    assert!(unanswered.iter().all(|fault| fault.hits() == 1), "all is written");
+    assert_eq!(node.disk.lock().settled.len(), 0, "and nothing answered");
+
+    let disk = node.kill();
+    let cluster = cluster.another_manager();
+    settle().await;
+    let before = told(&cluster).await;
+    assert_eq!(before[1]["numberOfSamples"], 1);
+    assert_eq!(before[2]["rounds"].as_array().unwrap().len(), 1);
+    cluster.asked.lock().clear();
+    let node = Running::start_on(disk, 2, cluster.serve());
+    settle().await;
+    assert_eq!(answers(&node), vec![ReportResult::Accepted {}; 3]);
+    assert_eq!(written(&cluster), Vec::<String>::new());
+    assert_eq!(told(&cluster).await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_answered_takes_no_effect_again_when_an_old_store_is_put_back() {
+    let (cluster, node) = world().await;
+    say(&node, 100, 1);
+    say(&node, 101, 2);
+    let old = node.disk.lock().clone();
+    settle().await;
+    for (second, number) in [(102, 3), (103, 4)] {
+        say(&node, second, number);
+        settle().await;
+    }
+    assert_eq!(answers(&node), vec![ReportResult::Accepted {}; 12]);
+    let before = told(&cluster).await;
+    cluster.asked.lock().clear();
+
+    let disk = node.kill();
+    *disk.lock() = old;
+    let node = Running::start_on(disk, 2, cluster.serve());
+    settle().await;
+    assert_eq!(answers(&node), vec![ReportResult::Accepted {}; 6]);
+    assert_eq!(written(&cluster), Vec::<String>::new());
+    assert_eq!(told(&cluster).await, before);
+
+    say(&node, 104, 5);
+    settle().await;
+    let after = told(&cluster).await;
+    assert_eq!(after[0]["metrics"], json!([{"key": "accuracy", "value": "5"}]));
+    assert_eq!(
+        after[1]["numberOfSamples"], 5,
+        "what is new is taken, whatever its number"
+    );
+    assert_eq!(after[2]["rounds"].as_array().unwrap().len(), 5);
+    assert_eq!(after[3]["metrics"], json!([{"key": "inferenceNumber", "value": "5"}]));
+}
