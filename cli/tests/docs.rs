@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Commands that are not run here, and what shows that they work.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     ("cargo run -- demo", "a step of .ci/run"),
     ("cargo test", "what runs this"),
     (
@@ -37,6 +37,11 @@ const ELSEWHERE: [(&str, &str); 8] = [
         "cargo run --release -- bench edge",
         "the tests of the bench, with less of everything",
     ),
+    (
+        "cargo run --release -- bench edge --only local-controller --local-controller target/images/amd64/bin/skerry-localcontroller",
+        "the tests of the bench, with less of everything",
+    ),
+    ("cargo run -p skerry-dist -- images", "a step of .ci/run"),
     (
         "cargo run -p skerry-crds --bin crdgen -- charts/skerry/files/crds",
         "the step of .ci/run that looks for stale generated files",

@@ -5,7 +5,7 @@
 
 use std::{
     env, fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -14,13 +14,28 @@ use base64::Engine as _;
 
 use crate::Arch;
 
-/// The binaries that are shipped.
-const SHIPPED: [&str; 4] = [
-    "skerry-globalmanager",
-    "skerry-localcontroller",
-    "skerry-storage-initializer",
-    "skerry-worker",
-];
+/// What is shipped and has to be fast.
+const FAST: Set = Set {
+    // The whole workspace, for the sake of its features: with the same ones, `cargo run --release` and this share what they build.
+    packages: "--workspace",
+    binaries: &["skerry-globalmanager", "skerry-storage-initializer", "skerry-worker"],
+    release: "release",
+};
+
+/// What is shipped and has to be small: it is on every node, and does no more than wait there most of the time.
+const SMALL: Set = Set {
+    packages: "--package=skerry-localcontroller",
+    binaries: &["skerry-localcontroller"],
+    release: "node",
+};
+
+/// Binaries that are built in one go.
+struct Set {
+    packages: &'static str,
+    binaries: &'static [&'static str],
+    /// Cargo's profile for their release.
+    release: &'static str,
+}
 
 /// How to build.
 #[derive(clap::Args, Clone, Debug)]
@@ -28,41 +43,56 @@ pub struct Build {
     /// For which machine
     #[arg(long, value_enum, default_value_t = Arch::HERE)]
     pub arch: Arch,
-    /// Cargo's profile
-    #[arg(long, default_value = "release")]
-    pub profile: String,
+    /// Cargo's profile for all of them, instead of the one that is meant for the release of each
+    #[arg(long)]
+    pub profile: Option<String>,
 }
 
 /// Puts `bin/` and `etc/` into `to`.
 pub fn build(root: &Path, how: &Build, to: &Path) -> anyhow::Result<()> {
-    let target = how.arch.target();
-    let mut cargo = crate::cargo();
-    // The whole workspace, for the sake of its features: with the same ones, `cargo run --release` and this share what they build.
-    cargo
-        .current_dir(root)
-        .args(["build", "--locked", "--workspace", "--target", target]);
-    cargo.args(["--profile", &how.profile]);
-    for binary in SHIPPED {
-        cargo.args(["--bin", binary]);
-    }
-    if how.arch != Arch::HERE || !runs("musl-gcc") {
-        cargo.envs(cross(target));
-    }
-    if !cargo.status().context("cargo cannot be started")?.success() {
-        bail!(
-            "the binaries for {target} cannot be built; is the target there (`rustup target add {target}`), and are \
-               either musl-tools or, for another machine, clang, llvm and its musl-dev installed?"
-        );
-    }
-    let folder = if how.profile == "dev" { "debug" } else { &how.profile };
-    let built = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    let built = built.join(target).join(folder);
     let bin = to.join("bin");
     fs::create_dir_all(&bin)?;
-    for binary in SHIPPED {
-        fs::copy(built.join(binary), bin.join(binary)).with_context(|| built.join(binary).display().to_string())?;
+    for set in [FAST, SMALL] {
+        let from = set.build(root, how)?;
+        for binary in set.binaries {
+            let built = from.join(binary);
+            fs::copy(&built, bin.join(binary)).with_context(|| built.display().to_string())?;
+        }
     }
     system(to)
+}
+
+impl Set {
+    /// Builds them; the folder that they are in.
+    fn build(&self, root: &Path, how: &Build) -> anyhow::Result<PathBuf> {
+        let target = how.arch.target();
+        let profile = how.profile.as_deref().unwrap_or(self.release);
+        let mut cargo = crate::cargo();
+        cargo.current_dir(root).args([
+            "build",
+            "--locked",
+            self.packages,
+            "--target",
+            target,
+            "--profile",
+            profile,
+        ]);
+        for binary in self.binaries {
+            cargo.args(["--bin", binary]);
+        }
+        if how.arch != Arch::HERE || !runs("musl-gcc") {
+            cargo.envs(cross(target));
+        }
+        if !cargo.status().context("cargo cannot be started")?.success() {
+            bail!(
+                "the binaries for {target} cannot be built; is the target there (`rustup target add {target}`), and are \
+                   either musl-tools or, for another machine, clang, llvm and its musl-dev installed?"
+            );
+        }
+        let folder = if profile == "dev" { "debug" } else { profile };
+        let built = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+        Ok(built.join(target).join(folder))
+    }
 }
 
 fn runs(program: &str) -> bool {

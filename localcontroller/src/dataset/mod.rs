@@ -17,6 +17,7 @@ mod source;
 mod task;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod watch;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
@@ -39,7 +40,7 @@ const READERS: usize = 2;
 #[derive(Debug)]
 pub struct Datasets {
     shared: Arc<Shared>,
-    tasks: HashMap<ObjectKey, Task>,
+    tasks: HashMap<Arc<ObjectKey>, Task>,
 }
 
 #[derive(Debug)]
@@ -83,8 +84,9 @@ impl Datasets {
         // The old one first: they would tell each other's count.
         self.tasks.remove(key);
         let spec = Arc::new(spec);
+        let key = Arc::new(key.clone());
         let looking = task::look_after(self.shared.clone(), key.clone(), spec.clone());
         let running = tokio::spawn(looking).abort_handle();
-        self.tasks.insert(key.clone(), Task { spec, running });
+        self.tasks.insert(key, Task { spec, running });
     }
 }

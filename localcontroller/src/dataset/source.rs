@@ -18,14 +18,15 @@ use futures::{
 };
 use reqwest::{StatusCode, Url, header};
 use skerry_edge::Credential;
-use tokio::{
-    fs::File,
-    io::AsyncReadExt as _,
-    sync::{Semaphore, SemaphorePermit},
-    time::timeout,
-};
+use tokio::{fs::File, io::AsyncReadExt as _};
 
-use super::{error::DatasetError, hostpath, location::Location, s3};
+use super::{
+    error::DatasetError,
+    hostpath,
+    location::Location,
+    s3,
+    turns::{Turn, Turns},
+};
 
 /// Bytes that are read of a file at once.
 const CHUNK: usize = 64 * 1024;
@@ -52,17 +53,12 @@ pub(super) struct Content {
     pub(super) bytes: BoxStream<'static, Result<Bytes, DatasetError>>,
 }
 
-/// Looks at the host's files at once. Each takes a thread, and a thread takes memory for long after it.
-const LOOKS: usize = 4;
-
-/// For so long one waits for its turn, then it goes all the same: a file system that hangs keeps no other waiting.
-const TURN: Duration = Duration::from_secs(1);
-
 /// Opens files.
 #[derive(Debug)]
 pub struct Sources {
     rootfs: PathBuf,
-    looks: Semaphore,
+    files: Turns,
+    servers: Turns,
     http: OnceLock<reqwest::Client>,
 }
 
@@ -71,21 +67,26 @@ impl Sources {
     pub fn new(rootfs: PathBuf) -> Self {
         Self {
             rootfs,
-            looks: Semaphore::new(LOOKS),
+            files: Turns::default(),
+            servers: Turns::default(),
             http: OnceLock::new(),
         }
     }
 
-    /// The directory that a file of the host is in, as it is seen from here.
-    pub(super) async fn directory(&self, path: &Path) -> Option<PathBuf> {
-        let _turn = self.turn().await;
-        let resolved = self.resolve(path).await.ok()?;
-        resolved.parent().map(Path::to_owned)
+    /// A turn to open this; none where they all take too long.
+    pub(super) async fn turn(&self, url: &str) -> Option<Turn<'_>> {
+        let turns = if url.starts_with('/') {
+            &self.files
+        } else {
+            &self.servers
+        };
+        turns.take().await
     }
 
-    /// A turn to look at the host's files; none where they all take too long.
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        timeout(TURN, self.looks.acquire()).await.ok()?.ok()
+    /// The directory that a file of the host is in, as it is seen from here.
+    pub(super) async fn directory(&self, path: &Path) -> Option<PathBuf> {
+        let resolved = self.resolve(path).await.ok()?;
+        resolved.parent().map(Path::to_owned)
     }
 
     async fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
@@ -115,11 +116,9 @@ impl Sources {
             path: shown.clone(),
             error,
         };
-        let turn = self.turn().await;
         let resolved = self.resolve(path).await.map_err(failed)?;
         let mut file = File::open(resolved).await.map_err(failed)?;
         let metadata = file.metadata().await.map_err(failed)?;
-        drop(turn);
         if !metadata.is_file() {
             return Err(DatasetError::NotAFile { path: shown });
         }
@@ -228,27 +227,4 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 /// An error, its cause, the cause of that, …
 pub(super) fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     successors(Some(error), |&error| error.source())
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::Instant;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_file_system_that_hangs_keeps_no_other_waiting() {
-        let host = tempfile::TempDir::new().unwrap();
-        std::fs::write(host.path().join("data.txt"), "a\n").unwrap();
-        let sources = Sources::new(host.path().to_owned());
-        let hanging: Vec<_> = (0..LOOKS).map(|_| sources.looks.try_acquire().unwrap()).collect();
-        let began = Instant::now();
-        let opened = sources.open(&Location::Host("/data.txt".into()), None, None).await;
-        assert!(matches!(opened, Ok(Opened::Changed(_))));
-        assert!(began.elapsed() >= TURN, "a turn was waited for: there were none left");
-        drop(hanging);
-        let began = Instant::now();
-        assert!(sources.directory(Path::new("/data.txt")).await.is_some());
-        assert!(began.elapsed() < TURN);
-    }
 }

@@ -14,6 +14,7 @@ use super::{
     error::DatasetError,
     location::Location,
     source::{Content, Opened, Sources},
+    turns::Turn,
     watch::Watcher,
 };
 use crate::{
@@ -75,12 +76,16 @@ pub struct Shared {
 
 /// Counts one Dataset again and again; ends only by being dropped.
 ///
-/// All but the wait is on the heap while it lasts: hundreds of these wait for each that looks.
-pub(super) async fn look_after(shared: Arc<Shared>, key: ObjectKey, spec: Arc<Spec>) {
-    let mut known = Box::pin(known(&shared, &key, &spec)).await;
+/// Hundreds of these wait for each that looks. So what they know is in the store, and but for the plainest wait, whatever
+/// they do is on the heap while it lasts.
+pub(super) async fn look_after(shared: Arc<Shared>, key: Arc<ObjectKey>, spec: Arc<Spec>) {
     loop {
-        let (changed, took) = Box::pin(look_once(&shared, &key, &spec, &mut known)).await;
-        wait(shared.timing, changed, took).await;
+        let turn = shared.sources.turn(&spec.url).await;
+        let (changed, took) = Box::pin(look_once(&shared, &key, &spec, turn)).await;
+        match changed {
+            None => sleep(shared.timing.poll).await,
+            Some(changed) => Box::pin(wait(shared.timing, changed, took)).await,
+        }
     }
 }
 
@@ -89,20 +94,17 @@ async fn look_once(
     shared: &Shared,
     key: &ObjectKey,
     spec: &Spec,
-    known: &mut Option<Finding>,
+    turn: Option<Turn<'_>>,
 ) -> (Option<watch::Receiver<()>>, Duration) {
     let changed = watch_file(shared, spec).await;
     let started = Instant::now();
-    let found = look(shared, spec, known.as_ref()).await;
+    let known = known(shared, key, spec).await;
+    let found = look(shared, spec, known.as_ref(), turn).await;
     // What is known already is not written again: a node's disk wears out.
     if let Some(finding) = found.filter(|found| known.as_ref() != Some(found)) {
         match shared.store.find(key, finding.clone()).await {
-            Ok(news) => {
-                if news {
-                    tracing::info!(dataset = %key, found = ?finding.told, "a dataset was looked at");
-                }
-                *known = Some(finding);
-            }
+            Ok(true) => tracing::info!(dataset = %key, found = ?finding.told, "a dataset was looked at"),
+            Ok(false) => {}
             // It is found again at the next look.
             Err(error) => tracing::error!(dataset = %key, %error, "what was found of a dataset cannot be kept"),
         }
@@ -111,18 +113,18 @@ async fn look_once(
     (changed, started.elapsed())
 }
 
-/// What was found before this start, if it is of the same Dataset.
+/// What was found before, if it is of the same Dataset.
 async fn known(shared: &Shared, key: &ObjectKey, spec: &Spec) -> Option<Finding> {
     let finding = shared.store.finding(key).await.ok()??;
     (finding.uid == spec.uid && finding.url == spec.url && finding.format == spec.format).then_some(finding)
 }
 
 /// What is found now; none where it is what is known.
-async fn look(shared: &Shared, spec: &Spec, known: Option<&Finding>) -> Option<Finding> {
+async fn look(shared: &Shared, spec: &Spec, known: Option<&Finding>, turn: Option<Turn<'_>>) -> Option<Finding> {
     let known = known
         .filter(|known| matches!(known.told, ReportPayload::DatasetSamples { .. }))
         .and_then(|known| known.fingerprint.as_deref());
-    let (fingerprint, told) = match count(shared, spec, known).await {
+    let (fingerprint, told) = match count(shared, spec, known, turn).await {
         Ok(None) => return None,
         Ok(Some((fingerprint, count))) => {
             shared.metrics.datasets_counted.inc();
@@ -147,6 +149,7 @@ async fn count(
     shared: &Shared,
     spec: &Spec,
     known: Option<&str>,
+    turn: Option<Turn<'_>>,
 ) -> Result<Option<(Option<String>, u64)>, DatasetError> {
     let location = Location::parse(&spec.url)?;
     let failed = |error| DatasetError::Count {
@@ -165,6 +168,7 @@ async fn count(
         }
     };
     let opened = shared.sources.open(&location, credential, known).await?;
+    drop(turn);
     let Opened::Changed(Content { fingerprint, mut bytes }) = opened else {
         return Ok(None);
     };
@@ -188,11 +192,8 @@ async fn watch_file(shared: &Shared, spec: &Spec) -> Option<watch::Receiver<()>>
 }
 
 /// Returns when it is time for another look, the last of which took so long.
-async fn wait(timing: Timing, changed: Option<watch::Receiver<()>>, took: Duration) {
+async fn wait(timing: Timing, mut changed: watch::Receiver<()>, took: Duration) {
     let Timing { poll, settle } = timing;
-    let Some(mut changed) = changed else {
-        return sleep(poll).await;
-    };
     if let Ok(Ok(())) = timeout(poll, changed.changed()).await {
         sleep(settle.max(took.saturating_mul(REST)).min(poll)).await;
     }

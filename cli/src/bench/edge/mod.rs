@@ -164,7 +164,7 @@ impl Measurement {
                 .collect(),
             Self::Distance => sizes.delays.clone(),
             Self::Storm => half_and_whole(sizes.storm),
-            Self::LocalController => vec![sizes.kept],
+            Self::LocalController => half_and_whole(sizes.kept),
         }
     }
 
