@@ -167,13 +167,13 @@ impl World {
 
     /// Ends the nodes, and compares what they hold with what is declared.
     async fn compare(&mut self) {
-        for index in 0..NODES.len() {
-            let wanted = declared(&self.datasets, NODES[index]).await;
-            let (wrong, extra) = differences(&wanted, &self.nodes[index].held());
+        let held: Vec<_> = self.nodes.iter_mut().map(Node::held).collect();
+        for (name, held) in NODES.iter().zip(&held) {
+            let wanted = declared(&self.datasets, name).await;
+            let (wrong, extra) = differences(&wanted, held);
             assert!(
                 !wanted.is_empty() && wrong + extra == 0,
-                "{}: {wrong} of {} missing or old, {extra} too many\n{}",
-                NODES[index],
+                "{name}: {wrong} of {} missing or old, {extra} too many\n{}",
                 wanted.len(),
                 self.words()
             );
@@ -189,8 +189,10 @@ impl World {
     fn words(&self) -> String {
         let managers = [&self.leader, &self.standby].map(|candidate| &candidate.manager.log);
         let logs = managers.into_iter().chain(self.nodes.iter().map(|node| &node.log));
-        logs.map(|log| format!("\n{}:\n{}", log.display(), last_words(log)))
-            .collect()
+        let words: Vec<_> = logs
+            .map(|log| format!("{}:\n{}", log.display(), last_words(log)))
+            .collect();
+        words.join("\n")
     }
 }
 

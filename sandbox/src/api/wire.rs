@@ -154,7 +154,14 @@ impl Wire {
             Ok(response) => response.map(Body::new),
             // What a proxy says of a server that is away.
             Err(error) => {
-                let mut away = ApiError::internal(error.to_string());
+                let mut why = error.to_string();
+                let mut cause = std::error::Error::source(&error);
+                while let Some(deeper) = cause {
+                    why.push_str(": ");
+                    why.push_str(&deeper.to_string());
+                    cause = deeper.source();
+                }
+                let mut away = ApiError::internal(why);
                 away.code = StatusCode::SERVICE_UNAVAILABLE;
                 respond::error(&away)
             }

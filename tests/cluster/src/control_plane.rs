@@ -290,8 +290,9 @@ impl ControlPlane {
 
 /// The flag that says which controllers run.
 fn controllers(without: &[&str]) -> String {
-    let without: String = without.iter().map(|name| format!(",-{name}")).collect();
-    format!("--controllers=*{without}")
+    let without = without.iter().map(|name| format!("-{name}"));
+    let all: Vec<_> = std::iter::once("*".to_owned()).chain(without).collect();
+    format!("--controllers={}", all.join(","))
 }
 
 fn server(site: &Site) -> String {
