@@ -100,14 +100,14 @@ pub const BATCH_CHANGES: usize = 256;
 /// Reports in flight to the manager before one is answered.
 pub const REPORT_WINDOW: usize = 64;
 
-/// Reports that the manager lets a node send in a second, once [`REPORT_WINDOW`] of them have gone at once: as many as ten
-/// workers at their fastest have to say, so that an outbox only grows under a flood, and a full one is told within four
-/// minutes; and few enough that one that comes back with a full outbox leaves room for others.
-pub const REPORTS_PER_SECOND: u32 = 500;
-
 /// Of these, on one resource: what is said of a busy one leaves room for what is said of others, and still goes in one write
 /// of its status.
 pub const REPORT_SHARE: usize = 48;
+
+/// Reports that the manager lets a node send in a second, once [`REPORT_WINDOW`] of them have gone at once: as many as ten
+/// workers at their fastest have to say, so that an outbox only grows under a flood, and few enough that one that comes back
+/// with a full outbox leaves room for others. Of one resource, [`REPORT_SHARE`] go each [`STATUS_PACE`] at most.
+pub const REPORTS_PER_SECOND: u32 = 500;
 
 /// The shortest and the longest wait before a report that could not be carried out is sent again.
 pub const REPORT_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));

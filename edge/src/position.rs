@@ -24,7 +24,8 @@ pub struct Epoch {
 impl Epoch {
     /// Whether no other manager can have led between `before` and this one.
     pub fn follows(&self, before: &Self) -> bool {
-        self.lease == before.lease && self.transitions <= before.transitions.saturating_add(1)
+        let next = before.transitions.saturating_add(1);
+        self.lease == before.lease && (before.transitions..=next).contains(&self.transitions)
     }
 }
 

@@ -246,12 +246,14 @@ impl NodeObjects {
         strays.map(|(key, _)| key.object.clone()).collect()
     }
 
-    /// How much of the set has arrived.
+    /// How much of the set has arrived: nothing as far as is known, until a digest has told what the node holds.
     pub fn counts(&self) -> Counts {
-        Counts {
-            unacked: self.changes.len(),
-            ..self.counts
-        }
+        let unacked = if self.is_digesting() {
+            self.counts.assigned
+        } else {
+            self.changes.len()
+        };
+        Counts { unacked, ..self.counts }
     }
 
     /// Since when the oldest change waits for its acknowledgement.

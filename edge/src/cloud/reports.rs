@@ -57,17 +57,16 @@ pub(super) struct Reports {
     /// How many starts there were before this one.
     starts: u32,
     /// What is being worked on; of figures, which.
-    pending: BTreeMap<u64, Option<Figures>>,
+    pending: BTreeMap<u64, Option<(u64, Figures)>>,
     /// In the order in which they were last answered.
     done: VecDeque<(u64, ReportResult)>,
-    /// The newest that were carried out, one of a resource.
-    newest: Vec<Figures>,
+    /// The newest that were carried out, by the hash of their resource.
+    newest: BTreeMap<u64, Figures>,
 }
 
 /// Figures of a resource, as far as they can be older or newer than others. Small, since most nodes have reported some.
 #[derive(Clone, Debug)]
 struct Figures {
-    resource: u64,
     start: u32,
     seq: u64,
     observed_at: Timestamp,
@@ -75,10 +74,7 @@ struct Figures {
 
 impl Figures {
     fn are_before(&self, newest: &Self) -> bool {
-        self.resource == newest.resource
-            && self.start != newest.start
-            && self.seq <= newest.seq
-            && self.observed_at <= newest.observed_at
+        self.start != newest.start && self.seq <= newest.seq && self.observed_at <= newest.observed_at
     }
 }
 
@@ -96,13 +92,16 @@ pub(super) enum Taken {
 }
 
 impl Reports {
-    /// A session of this start of the node's local controller begins.
-    pub(super) fn boot(&mut self, boot: &str) {
+    /// A session of this start of the node's local controller begins. A store that was there before goes on from some
+    /// number; an empty one, of a node that was installed anew, say, begins again, and so may its clock: what it has to say
+    /// is new whatever its number.
+    pub(super) fn boot(&mut self, boot: &str, has_store: bool) {
         if self.boot != boot {
+            let newest = std::mem::take(&mut self.newest);
             *self = Self {
                 boot: boot.to_owned(),
                 starts: self.starts.wrapping_add(1),
-                newest: std::mem::take(&mut self.newest),
+                newest: if has_store { newest } else { BTreeMap::new() },
                 ..Self::default()
             };
         }
@@ -111,40 +110,37 @@ impl Reports {
     /// A report has come.
     pub(super) fn take_report(&mut self, report: &Report) -> Taken {
         let seq = report.seq;
-        let Some(figures) = self.figures(report) else {
+        let Some((resource, figures)) = self.figures(report) else {
             return self.take(seq);
         };
-        if self.newest.iter().any(|newest| figures.are_before(newest)) {
+        let newest = self.newest.get(&resource);
+        if newest.is_some_and(|newest| figures.are_before(newest)) {
             return Taken::Done(ReportResult::Accepted {});
         }
         let taken = self.take(seq);
         if taken == Taken::New {
-            self.pending.insert(seq, Some(figures));
+            self.pending.insert(seq, Some((resource, figures)));
         }
         taken
     }
 
-    fn figures(&self, report: &Report) -> Option<Figures> {
+    fn figures(&self, report: &Report) -> Option<(u64, Figures)> {
         let mut resource = DefaultHasher::new();
         (&report.key, &report.uid).hash(&mut resource);
-        report.payload.coalesces().then(|| Figures {
-            resource: resource.finish(),
+        let figures = Figures {
             start: self.starts,
             seq: report.seq,
             observed_at: report.observed_at,
-        })
+        };
+        report.payload.coalesces().then(|| (resource.finish(), figures))
     }
 
-    fn carried_out(&mut self, figures: Figures) {
-        let resource = figures.resource;
-        if let Some(known) = self.newest.iter_mut().find(|known| known.resource == resource) {
-            *known = figures;
-            return;
+    fn carried_out(&mut self, (resource, figures): (u64, Figures)) {
+        self.newest.insert(resource, figures);
+        // Which one is forgotten does not matter: a node has hardly so many.
+        if self.newest.len() > FIGURES {
+            self.newest.pop_first();
         }
-        if self.newest.len() >= FIGURES {
-            self.newest.remove(0);
-        }
-        self.newest.push(figures);
     }
 
     /// Something with this number has come.
@@ -202,12 +198,12 @@ mod tests {
     #[test]
     fn a_report_is_carried_out_once_and_answered_as_often_as_asked() {
         let mut reports = Reports::default();
-        reports.boot("a");
+        reports.boot("a", true);
         assert_eq!(reports.take(1), Taken::New);
         assert_eq!(reports.take(1), Taken::Pending);
         assert!(reports.finish("a", 1, OK));
         assert_eq!(reports.take(1), Taken::Done(ACCEPTED));
-        reports.boot("a");
+        reports.boot("a", true);
         assert_eq!(
             reports.take(1),
             Taken::Done(ACCEPTED),
@@ -232,11 +228,11 @@ mod tests {
     #[test]
     fn another_start_of_the_node_counts_anew() {
         let mut reports = Reports::default();
-        reports.boot("a");
+        reports.boot("a", true);
         reports.take(1);
         reports.take(2);
         reports.finish("a", 1, OK);
-        reports.boot("b");
+        reports.boot("b", true);
         assert_eq!(reports.take(1), Taken::New);
         assert!(!reports.finish("a", 2, OK), "an answer to the old start");
     }
@@ -255,12 +251,12 @@ mod tests {
     #[test]
     fn of_a_store_that_was_put_back_figures_do_not_replace_newer_ones() {
         let mut reports = Reports::default();
-        reports.boot("a");
+        reports.boot("a", true);
         for report in [count(0, 1, 100), count(1, 2, 101), count(0, 3, 102)] {
             assert_eq!(reports.take_report(&report), Taken::New);
             assert!(reports.finish("a", report.seq, OK));
         }
-        reports.boot("b");
+        reports.boot("b", true);
         assert_eq!(reports.take_report(&count(0, 1, 100)), Taken::Done(ACCEPTED));
         let round = ReportPayload::Event {
             message: serde_json::json!({}).into(),
@@ -278,7 +274,7 @@ mod tests {
             assert_eq!(reports.take_report(&new), Taken::New, "{why}");
         }
         assert!(reports.finish("b", 4, OK));
-        reports.boot("a");
+        reports.boot("a", true);
         assert_eq!(
             reports.take_report(&count(0, 3, 102)),
             Taken::New,
@@ -298,22 +294,42 @@ mod tests {
             let mut reports = Reports::default();
             reports.take_report(&count(0, 9, 100));
             reports.finish("", 9, &verdict);
-            reports.boot("b");
+            reports.boot("b", true);
             assert_eq!(reports.take_report(&count(0, 8, 99)), Taken::New);
         }
     }
 
     #[test]
+    fn a_node_that_was_installed_anew_is_heard_whatever_its_clock_says() {
+        let mut reports = Reports::default();
+        reports.boot("a", true);
+        reports.take_report(&count(0, 9, 100));
+        reports.finish("a", 9, OK);
+        reports.boot("b", false);
+        assert_eq!(reports.take_report(&count(0, 1, 0)), Taken::New);
+    }
+
+    #[test]
     fn the_newest_figures_are_remembered_of_so_many_resources() {
         let mut reports = Reports::default();
-        for (dataset, seq) in (0..FIGURES + 10).zip(1..) {
+        let all = || (0..FIGURES + 10).zip(1..);
+        for (dataset, seq) in all() {
             reports.take_report(&count(dataset, seq, 100));
             reports.finish("", seq, OK);
         }
-        assert_eq!(reports.newest.len(), FIGURES);
-        reports.boot("b");
-        assert_eq!(reports.take_report(&count(10, 11, 100)), Taken::Done(ACCEPTED));
-        assert_eq!(reports.take_report(&count(9, 10, 100)), Taken::New);
+        reports.boot("b", true);
+        let known = all().filter(|(dataset, seq)| {
+            let taken = reports.take_report(&count(*dataset, *seq, 100));
+            reports.finish(
+                "b",
+                *seq,
+                &Verdict::Later {
+                    retry_after: Duration::ZERO,
+                },
+            );
+            taken == Taken::Done(ACCEPTED)
+        });
+        assert_eq!(known.count(), FIGURES);
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Session {
             holds,
         } = hello;
         node.session = Some(number);
-        node.reports.boot(&boot);
+        node.reports.boot(&boot, stored.is_some());
         // What they answer is sent again, and answered then.
         node.answers = Vec::new();
         node.link = Link::default();
