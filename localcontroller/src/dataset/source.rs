@@ -73,8 +73,8 @@ impl Sources {
         }
     }
 
-    /// A turn to open this; none where they all take too long.
-    pub(super) async fn turn(&self, url: &str) -> Option<Turn<'_>> {
+    /// A turn to open this.
+    pub(super) async fn turn(&self, url: &str) -> Turn<'_> {
         let turns = if url.starts_with('/') {
             &self.files
         } else {

@@ -94,7 +94,7 @@ async fn look_once(
     shared: &Shared,
     key: &ObjectKey,
     spec: &Spec,
-    turn: Option<Turn<'_>>,
+    turn: Turn<'_>,
 ) -> (Option<watch::Receiver<()>>, Duration) {
     let changed = watch_file(shared, spec).await;
     let started = Instant::now();
@@ -120,7 +120,7 @@ async fn known(shared: &Shared, key: &ObjectKey, spec: &Spec) -> Option<Finding>
 }
 
 /// What is found now; none where it is what is known.
-async fn look(shared: &Shared, spec: &Spec, known: Option<&Finding>, turn: Option<Turn<'_>>) -> Option<Finding> {
+async fn look(shared: &Shared, spec: &Spec, known: Option<&Finding>, turn: Turn<'_>) -> Option<Finding> {
     let known = known
         .filter(|known| matches!(known.told, ReportPayload::DatasetSamples { .. }))
         .and_then(|known| known.fingerprint.as_deref());
@@ -149,7 +149,7 @@ async fn count(
     shared: &Shared,
     spec: &Spec,
     known: Option<&str>,
-    turn: Option<Turn<'_>>,
+    turn: Turn<'_>,
 ) -> Result<Option<(Option<String>, u64)>, DatasetError> {
     let location = Location::parse(&spec.url)?;
     let failed = |error| DatasetError::Count {
