@@ -38,7 +38,7 @@ const ELSEWHERE: [(&str, &str); 10] = [
         "the tests of the bench, with less of everything",
     ),
     (
-        "cargo run --release -- bench edge --only local-controller --local-controller target/images/amd64/bin/skerry-localcontroller",
+        "cargo run --release -- bench edge --only local-controller",
         "the tests of the bench, with less of everything",
     ),
     ("cargo run -p skerry-dist -- images", "a step of .ci/run"),

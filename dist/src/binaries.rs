@@ -67,16 +67,12 @@ impl Set {
     fn build(&self, root: &Path, how: &Build) -> anyhow::Result<PathBuf> {
         let target = how.arch.target();
         let profile = how.profile.as_deref().unwrap_or(self.release);
+        // With one profile, all share what they build.
+        let packages = how.profile.as_ref().map_or(self.packages, |_| FAST.packages);
         let mut cargo = crate::cargo();
-        cargo.current_dir(root).args([
-            "build",
-            "--locked",
-            self.packages,
-            "--target",
-            target,
-            "--profile",
-            profile,
-        ]);
+        cargo
+            .current_dir(root)
+            .args(["build", "--locked", packages, "--target", target, "--profile", profile]);
         for binary in self.binaries {
             cargo.args(["--bin", binary]);
         }

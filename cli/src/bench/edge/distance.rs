@@ -68,7 +68,7 @@ pub(super) async fn take(world: &World, milliseconds: u32, sizes: &Sizes) -> Res
     Ok(round)
 }
 
-/// What of the throughput of the first round, where the node is nearest, is left at this distance.
+/// What of the throughput of the first round, the one of the first delay, is left at this distance.
 pub(super) fn compare(near: &Round, far: &mut Round) {
     for (share, figure) in [
         ("far_share.acked_edits", "far_acked_edits_per_second"),

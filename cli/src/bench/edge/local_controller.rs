@@ -4,7 +4,6 @@
 //! Its Datasets name files that are not there, so each edit of one makes it look for a file, and report that there is none.
 
 use std::{
-    ffi::OsStr,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -53,7 +52,7 @@ pub(super) async fn take(world: &World, objects: u32, sizes: &Sizes) -> Result<R
     let mut round = Round::new(world.conditions([
         ("objects", json!(objects)),
         ("reports", json!(sizes.reports)),
-        ("binary", json!(program.file_name().map(OsStr::to_string_lossy))),
+        ("binary", json!(program)),
     ]));
     round.took("localcontroller_rss_bytes", idle.resident, "bytes");
     let loads = Loads {
@@ -103,15 +102,22 @@ pub(super) async fn take(world: &World, objects: u32, sizes: &Sizes) -> Result<R
     Ok(round)
 }
 
-/// The binary to measure, and what makes it a local controller: the one that is shipped, where it can be found.
+/// The binary to measure, and what makes it a local controller: one that is named, or built as it is shipped, or beside this;
+/// or else this.
 fn binary(sizes: &Sizes) -> (PathBuf, &'static [&'static str]) {
+    const NAME: &str = "skerry-localcontroller";
     let this = std::env::current_exe().unwrap_or_default();
-    let beside = this.with_file_name("skerry-localcontroller");
+    // Where cargo puts what `skerry-dist` builds, from where it puts this.
+    let folder = format!("{}-unknown-linux-musl/node", std::env::consts::ARCH);
+    let shipped = this.ancestors().nth(2).map(|target| target.join(folder).join(NAME));
     let named = sizes.local_controller.clone();
-    match named.or_else(|| beside.exists().then_some(beside)) {
-        Some(shipped) => (shipped, &[]),
-        None => (this, &["localcontroller"]),
+    let there = |file: &PathBuf| file.exists();
+    if let Some(shipped) = named.or_else(|| shipped.filter(there)) {
+        return (shipped, &[]);
     }
+    say("the local controller that is measured is not as small as the one that is shipped, which skerry-dist builds");
+    let beside = Some(this.with_file_name(NAME)).filter(there);
+    beside.map_or((this, &["localcontroller"]), |beside| (beside, &[]))
 }
 
 /// A local controller that runs.
