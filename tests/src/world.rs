@@ -67,6 +67,7 @@ pub struct World {
     pace: Cell<Pace>,
     manager: RefCell<Option<Manager>>,
     killers: RefCell<Vec<FaultHandle>>,
+    kills: Cell<usize>,
     _controllers: Option<Controllers>,
     /// The API server. Given back last, when nobody uses it any more.
     pub api: Server,
@@ -136,6 +137,7 @@ impl World {
             pace: Cell::new(pace(&api)),
             manager: RefCell::default(),
             killers: RefCell::default(),
+            kills: Cell::default(),
             _controllers: controllers,
             api,
         }
@@ -174,6 +176,11 @@ impl World {
     /// From now on, the manager is killed when it runs into this fault, and started anew; once for each fault.
     pub fn kill_manager_at(&self, fault: FaultHandle) {
         self.killers.borrow_mut().push(fault);
+    }
+
+    /// How many managers ran into such a fault.
+    pub fn kills(&self) -> usize {
+        self.kills.get()
     }
 
     /// The engine of the manager that runs.
@@ -313,6 +320,7 @@ impl World {
             tokio::select! {
                 Some(()) = hits.next() => {
                     self.killers.borrow_mut().retain(|fault| fault.hits() == 0);
+                    self.kills.update(|kills| kills + 1);
                     self.restart_manager().await;
                 }
                 () = &mut end => return,

@@ -96,12 +96,15 @@ impl Life {
 
     async fn is_up(&self, client: &reqwest::Client) {
         let up = async {
-            while client
-                .get(format!("http://{}/healthz", self.workers))
-                .send()
-                .await
-                .is_err()
-            {
+            let health = format!("http://{}/healthz", self.workers);
+            let asked = async || {
+                client
+                    .get(&health)
+                    .send()
+                    .await
+                    .and_then(reqwest::Response::error_for_status)
+            };
+            while asked().await.is_err() {
                 sleep(Duration::from_millis(5)).await;
             }
         };
@@ -146,20 +149,23 @@ async fn nothing_that_was_promised_to_a_worker_is_lost_by_power_failures_without
             .unwrap_or_else(|| Life::begin(&root, &cloud.address(), workers));
         running.is_up(&client).await;
         let fails_at = disk.syncs() + random.random_range(1..60);
-        while disk.syncs() < fails_at {
-            let said = join_all((0..WORKERS).map(async |worker| {
-                let round = next + worker;
-                if running.report(&client, worker, round).await {
-                    promised.lock().unwrap().insert(round);
+        let reporting = async {
+            while disk.syncs() < fails_at {
+                let said = join_all((0..WORKERS).map(async |worker| {
+                    let round = next + worker;
+                    if running.report(&client, worker, round).await {
+                        promised.lock().unwrap().insert(round);
+                    }
+                }));
+                // In the middle of what is being written, most times.
+                tokio::select! {
+                    _ = said => {}
+                    () = until(&disk, fails_at) => {}
                 }
-            }));
-            // In the middle of what is being written, most times.
-            tokio::select! {
-                _ = said => {}
-                () = until(&disk, fails_at) => {}
+                next += WORKERS;
             }
-            next += WORKERS;
-        }
+        };
+        timeout(PATIENCE, reporting).await.expect("what is reported is written");
         disk.fail(&mut random);
         running.end().await;
     }
