@@ -22,31 +22,46 @@ pub(crate) enum Awaited {
 
 /// The objects of a namespace, by kind and name.
 #[derive(Default)]
-pub(crate) struct Objects(BTreeMap<(&'static str, String), DynamicObject>);
+pub(crate) struct Objects {
+    known: BTreeMap<(&'static str, String), DynamicObject>,
+    /// The kinds of which a list is under way, or nothing was heard since a watch was lost: what is known of them may be old.
+    unsure: BTreeSet<&'static str>,
+}
 
 impl Objects {
     /// Remembers an object as it is now.
     pub(crate) fn seen(&mut self, kind: &'static str, object: DynamicObject) {
         let name = object.metadata.name.clone().unwrap_or_default();
-        self.0.insert((kind, name), object);
+        self.known.insert((kind, name), object);
     }
 
     /// Forgets an object that is gone.
     pub(crate) fn gone(&mut self, kind: &'static str, object: &DynamicObject) {
         let name = object.metadata.name.clone().unwrap_or_default();
-        self.0.remove(&(kind, name));
+        self.known.remove(&(kind, name));
     }
 
     /// Forgets all objects of a kind, of which a list is to come.
     pub(crate) fn listed_anew(&mut self, kind: &'static str) {
-        self.0.retain(|(known, _), _| *known != kind);
+        self.known.retain(|(known, _), _| *known != kind);
+        self.lost(kind);
+    }
+
+    /// A watch of a kind was lost.
+    pub(crate) fn lost(&mut self, kind: &'static str) {
+        self.unsure.insert(kind);
+    }
+
+    /// All of a kind was heard again.
+    pub(crate) fn heard(&mut self, kind: &'static str) {
+        self.unsure.remove(kind);
     }
 
     /// The first object with which somebody is not done yet, and what is awaited.
     pub(crate) fn under_way(&self) -> Option<Awaited> {
-        let is_held_back = self.0.values().any(is_held);
+        let is_held_back = self.known.values().any(is_held);
         let mut perhaps = None;
-        for ((kind, name), object) in &self.0 {
+        for ((kind, name), object) in &self.known {
             let Some(awaited) = self.awaited(kind, object) else {
                 continue;
             };
@@ -58,7 +73,12 @@ impl Objects {
             }
             perhaps = perhaps.or(Some(Awaited::Perhaps(told)));
         }
-        perhaps
+        let unheard = || {
+            self.unsure
+                .first()
+                .map(|kind| Awaited::Perhaps(format!("news of {kind}s")))
+        };
+        perhaps.or_else(unheard)
     }
 
     fn awaited(&self, kind: &str, object: &DynamicObject) -> Option<&'static str> {
@@ -80,7 +100,7 @@ impl Objects {
     fn is_left_behind(&self, object: &DynamicObject) -> bool {
         let owners: Vec<_> = object.metadata.owner_references.iter().flatten().collect();
         let there: BTreeSet<_> = self
-            .0
+            .known
             .values()
             .filter_map(|owner| owner.metadata.uid.as_ref())
             .collect();
@@ -120,7 +140,7 @@ impl Objects {
 
     fn owned(&self, kind: &'static str, owner: &DynamicObject) -> impl Iterator<Item = &DynamicObject> {
         let uid = owner.metadata.uid.clone().unwrap_or_default();
-        let objects = self.0.iter().filter(move |((known, _), _)| *known == kind);
+        let objects = self.known.iter().filter(move |((known, _), _)| *known == kind);
         let is_owned = move |object: &&DynamicObject| {
             let mut owners = object.metadata.owner_references.iter().flatten();
             owners.any(|owner| owner.uid == uid)
@@ -201,6 +221,19 @@ mod tests {
 
     fn owned_by(uid: &str) -> Value {
         json!([{"apiVersion": "v1", "kind": "K", "name": "n", "uid": uid}])
+    }
+
+    #[test]
+    fn of_what_is_listed_anew_nothing_is_known_until_it_is_there() {
+        let mut objects = Objects::default();
+        put(&mut objects, "Service", json!({"metadata": {"name": "s"}}));
+        assert_eq!(objects.under_way(), None);
+        for unsure in [Objects::lost, Objects::listed_anew] {
+            unsure(&mut objects, "Service");
+            assert!(matches!(objects.under_way(), Some(Awaited::Perhaps(_))));
+            objects.heard("Service");
+            assert_eq!(objects.under_way(), None);
+        }
     }
 
     /// A Deployment of one pod that is up, but for one object that is as given.

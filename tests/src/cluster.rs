@@ -363,10 +363,18 @@ async fn follow(api: Api<DynamicObject>, kind: &'static str, objects: Arc<Mutex<
         {
             let mut objects = objects.lock().unwrap();
             match event {
-                Ok(Event::Apply(object) | Event::InitApply(object)) => objects.seen(kind, object),
-                Ok(Event::Delete(object)) => objects.gone(kind, &object),
+                Ok(Event::Apply(object)) => {
+                    objects.seen(kind, object);
+                    objects.heard(kind);
+                }
+                Ok(Event::Delete(object)) => {
+                    objects.gone(kind, &object);
+                    objects.heard(kind);
+                }
                 Ok(Event::Init) => objects.listed_anew(kind),
-                Ok(Event::InitDone) | Err(_) => {}
+                Ok(Event::InitApply(object)) => objects.seen(kind, object),
+                Ok(Event::InitDone) => objects.heard(kind),
+                Err(_) => objects.lost(kind),
             }
         }
         told.send_modify(|seen| *seen += 1);

@@ -55,8 +55,8 @@ impl Site {
     /// A command that runs at this site.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = command(self.netns.as_deref(), program);
-        // Memory is cheaper here than time.
-        command.env("GOGC", "400");
+        // Memory is cheaper here than time, until several of them use all that there is.
+        command.env("GOGC", "400").env("GOMEMLIMIT", "1GiB");
         command
     }
 
