@@ -21,7 +21,7 @@ use std::{
 use rand::Rng as _;
 use serde_json::{Value, json};
 use skerry_edge::{Credential, Item, ItemKey, Object, ObjectKey, ReportPayload, report::Report};
-use support::{Cloud, Process, Root, random};
+use support::{Cloud, Process, Root, random, rounds};
 use tokio::time::sleep;
 
 const OBJECTS: u32 = 1_000;
@@ -51,14 +51,6 @@ fn round(job: &str, round: u64) -> Value {
         "name": "w", "namespace": "default", "ownerName": job, "ownerKind": "federatedlearningjob",
         "kind": "train", "status": "completed", "ownerInfo": {"currentRound": round}, "results": [],
     })
-}
-
-fn rounds(reports: &[Report]) -> Vec<u64> {
-    let round = |report: &Report| match report.payload {
-        ReportPayload::Round { round, .. } => round,
-        ref other => panic!("{other:?}"),
-    };
-    reports.iter().map(round).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

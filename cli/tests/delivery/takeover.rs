@@ -2,13 +2,14 @@
 //! grace, and then it hangs, and does not know when it wakes up that it is deposed. Each time objects are edited, made and
 //! deleted before, meanwhile and after.
 
-use std::{future::Future, path::Path, time::Duration};
+use std::{future::Future, path::Path};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use skerry_crds::sedna::v1alpha1::{Dataset, DatasetSpec};
 use skerry_sandbox::ApiServer;
 use skerry_tests::{definitions::KINDS, loopback::serve};
 use tempfile::TempDir;
-use tokio::{sync::watch, time::sleep};
+use tokio::sync::watch;
 
 use crate::{
     parts::{Counted, Manager, Node, declared, differences, last_words},
@@ -237,16 +238,15 @@ async fn edit<T>(datasets: &Api<Dataset>, stage: &str, happens: impl Future<Outp
     tokio::join!(edits, happens).1
 }
 
-/// Has the Lease run out a second after it was renewed last, so that nobody waits for a quarter of a minute.
 /// Waits until the holder of the Lease has renewed it.
 async fn renewed(leases: &Api<Lease>) {
-    let renewed = async || leases.get(LEASE).await.unwrap().spec.and_then(|spec| spec.renew_time);
-    let before = renewed().await;
-    while renewed().await == before {
-        sleep(Duration::from_millis(5)).await;
-    }
+    let renewal = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+    let before = renewal(&leases.get(LEASE).await.unwrap());
+    let is_newer = move |lease: Option<&Lease>| lease.is_some_and(|lease| renewal(lease) != before);
+    await_condition(leases.clone(), LEASE, is_newer).await.unwrap();
 }
 
+/// Has the Lease run out a second after it was renewed last, so that nobody waits for a quarter of a minute.
 async fn expire(leases: &Api<Lease>) {
     let patch = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
     let patched = leases.patch(LEASE, &PatchParams::default(), &patch).await;

@@ -20,12 +20,12 @@ use disk::Disk;
 use futures::future::join_all;
 use rand::Rng as _;
 use serde_json::json;
-use skerry_edge::{Item, Object, ObjectKey, ReportPayload, report::Report};
+use skerry_edge::{Item, Object, ObjectKey, report::Report};
 use skerry_localcontroller::{
     Args,
     store::{OutboxLimits, Store},
 };
-use support::{Cloud, Root, random};
+use support::{Cloud, Root, random, rounds};
 use tokio::{
     net::TcpListener,
     runtime::{Builder, Runtime},
@@ -119,14 +119,6 @@ impl Life {
     }
 }
 
-fn rounds(reports: &[Report]) -> BTreeSet<u64> {
-    let round = |report: &Report| match report.payload {
-        ReportPayload::Round { round, .. } => round,
-        ref other => panic!("{other:?}"),
-    };
-    reports.iter().map(round).collect()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_was_promised_to_a_worker_is_lost_by_power_failures_without_the_manager() {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -179,7 +171,13 @@ async fn nothing_that_was_promised_to_a_worker_is_lost_by_power_failures_without
 
     let running = Life::begin(&root, &cloud.address(), workers);
     cloud.start().await;
-    cloud.reported(|reports| rounds(reports).is_superset(&promised)).await;
+    let all = |reports: &[Report]| {
+        rounds(reports)
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+            .is_superset(&promised)
+    };
+    cloud.reported(all).await;
     assert_eq!(cloud.gaps(), 0);
     running.end().await;
 }

@@ -9,6 +9,7 @@ use rand::{SeedableRng as _, rngs::StdRng};
 
 pub use cloud::Cloud;
 pub use process::{Process, Root};
+use skerry_edge::{ReportPayload, report::Report};
 
 /// The name of the node.
 pub const NODE: &str = "edge-1";
@@ -19,4 +20,13 @@ pub fn random() -> StdRng {
     let seed = seed.unwrap_or_else(rand::random::<u64>);
     eprintln!("SEED={seed}");
     StdRng::seed_from_u64(seed)
+}
+
+/// The rounds that these reports tell of, in their order.
+pub fn rounds(reports: &[Report]) -> Vec<u64> {
+    let round = |report: &Report| match report.payload {
+        ReportPayload::Round { round, .. } => round,
+        ref other => panic!("{other:?}"),
+    };
+    reports.iter().map(round).collect()
 }

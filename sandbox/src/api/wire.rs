@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    error::Error,
+    iter::successors,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -154,14 +156,9 @@ impl Wire {
             Ok(response) => response.map(Body::new),
             // What a proxy says of a server that is away.
             Err(error) => {
-                let mut why = error.to_string();
-                let mut cause = std::error::Error::source(&error);
-                while let Some(deeper) = cause {
-                    why.push_str(": ");
-                    why.push_str(&deeper.to_string());
-                    cause = deeper.source();
-                }
-                let mut away = ApiError::internal(why);
+                let causes = successors(Some(&error as &dyn Error), |&error| error.source());
+                let why: Vec<_> = causes.map(ToString::to_string).collect();
+                let mut away = ApiError::internal(why.join(": "));
                 away.code = StatusCode::SERVICE_UNAVAILABLE;
                 respond::error(&away)
             }

@@ -9,18 +9,7 @@ use skerry_edge::{Body, ObjectKey, ReportPayload, ReportResult};
 use skerry_sandbox::api::{Fault, Match};
 use tokio::time::sleep;
 
-use super::cluster::{Cluster, Running, dataset, job, model, service, settle};
-
-/// A manager with all that a node can report on, and a node that holds it.
-async fn world() -> (Cluster, Running) {
-    let cluster = Cluster::start().await;
-    let node = Running::start(cluster.serve());
-    for object in [model(), dataset(), job(), service()] {
-        cluster.create(&object).await;
-    }
-    settle().await;
-    (cluster, node)
-}
+use super::cluster::{Cluster, Running, dataset, job, model, service, settle, world};
 
 /// The node says one of everything, at this time of its clock.
 fn say(node: &Running, second: i64, number: u64) {

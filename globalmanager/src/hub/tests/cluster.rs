@@ -254,6 +254,17 @@ impl Running {
     }
 }
 
+/// A manager with an object of each kind, and a node that holds its part of each.
+pub(super) async fn world() -> (Cluster, Running) {
+    let cluster = Cluster::start().await;
+    let node = Running::start(cluster.serve());
+    for object in [model(), dataset(), job(), service()] {
+        cluster.create(&object).await;
+    }
+    settle().await;
+    (cluster, node)
+}
+
 /// Lets everything happen that follows.
 pub(super) async fn settle() {
     sleep(Duration::from_secs(60)).await;

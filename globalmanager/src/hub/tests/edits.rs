@@ -11,20 +11,9 @@ use tokio::time::sleep;
 
 use super::{
     super::{Answers, Reported, Reports},
-    cluster::{Cluster, Running, dataset, job, model, service, settle},
+    cluster::{dataset, model, service, settle, world},
 };
 use crate::engine::Taken;
-
-/// A manager with all kinds, and a node that holds its part of each.
-async fn world() -> (Cluster, Running) {
-    let cluster = Cluster::start().await;
-    let node = Running::start(cluster.serve());
-    for object in [model(), dataset(), job(), service()] {
-        cluster.create(&object).await;
-    }
-    settle().await;
-    (cluster, node)
-}
 
 #[tokio::test(start_paused = true)]
 async fn edits_reach_their_node_and_cost_no_read() {
