@@ -46,9 +46,9 @@ pub const CONNECTIONS: usize = 20_000;
 /// the rest are of before a cut, and last [`REQUEST`] at most where they have no session.
 pub const CONNECTIONS_PER_NODE: usize = 16;
 
-/// Frames that wait to be written to a node before nothing more is read from it: twice the window of changes, and more
+/// Frames that wait to be written to a node before nothing more is read from it: the window of changes, and more answers
 /// than a node that keeps to its own windows can cause. Whoever sends and does not read waits for itself.
-pub const QUEUED_FRAMES: usize = 2 * WINDOW_FRAMES;
+pub const QUEUED_FRAMES: usize = WINDOW_FRAMES + 1024;
 
 /// From a connection's first byte after TLS to its upgrade, or to the end of its last request: what a node asks for while
 /// it has no session is answered in seconds, and then it hangs up.
@@ -86,8 +86,9 @@ pub const IDLE: Duration = Duration::from_secs(45);
 /// session may find it well.
 pub const ACK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Changes in flight to a node before one is acknowledged: at 300 ms of round trip still 3,000 a second.
-pub const WINDOW_FRAMES: usize = 1024;
+/// Changes in flight to a node before one is acknowledged: at 200 ms of round trip still 80,000 a second, which is what one
+/// core can send and another take.
+pub const WINDOW_FRAMES: usize = 16 * 1024;
 
 /// Bytes in flight to a node; one larger object still goes when nothing else is in flight. Bounds what one stuck node
 /// can hold in socket buffers.
@@ -97,8 +98,12 @@ pub const WINDOW_BYTES: usize = 4 * 1024 * 1024;
 /// acknowledgement does not wait.
 pub const BATCH_CHANGES: usize = 256;
 
-/// Reports in flight to the manager before one is answered.
-pub const REPORT_WINDOW: usize = 64;
+/// Changes that wait for a node's store before nothing more is read from the manager: the store has its next transactions
+/// at hand, and the rest of a window waits in the socket rather than in the node's memory.
+pub const READ_AHEAD: usize = 4 * BATCH_CHANGES;
+
+/// Reports in flight to the manager before one is answered: at 200 ms of round trip still [`REPORTS_PER_SECOND`].
+pub const REPORT_WINDOW: usize = 128;
 
 /// Of these, on one resource: what is said of a busy one leaves room for what is said of others, and still goes in one write
 /// of its status.
@@ -210,6 +215,7 @@ mod tests {
             ("WINDOW_FRAMES", WINDOW_FRAMES.to_string()),
             ("WINDOW_BYTES", bytes(WINDOW_BYTES)),
             ("BATCH_CHANGES", BATCH_CHANGES.to_string()),
+            ("READ_AHEAD", READ_AHEAD.to_string()),
             ("REPORT_WINDOW", REPORT_WINDOW.to_string()),
             ("REPORTS_PER_SECOND", REPORTS_PER_SECOND.to_string()),
             ("REPORT_SHARE", REPORT_SHARE.to_string()),

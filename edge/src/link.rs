@@ -109,7 +109,7 @@ pub async fn run<D, S>(
             () = signals.outbox.notified() => Input::OutboxGrew,
             () = signals.identity_changed.notified() => Input::IdentityChanged,
             input = orders.next() => input,
-            event = connection.next() => event.unwrap_or_else(|cause| {
+            event = connection.next(), if !session.is_behind() => event.unwrap_or_else(|cause| {
                 connection = Connection::None;
                 Input::Disconnected { jitter: jitter(), cause }
             }),

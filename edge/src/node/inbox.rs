@@ -29,6 +29,11 @@ impl Inbox {
         self.waiting.push_back((version, None));
     }
 
+    /// Whether the store has enough to go on with, and nothing more is to be read meanwhile.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= limits::READ_AHEAD
+    }
+
     /// Takes a change, or says what the manager does wrong.
     pub(super) fn push(&mut self, version: u64, change: Change) -> Result<(), &'static str> {
         if version <= self.last {
@@ -110,6 +115,18 @@ mod tests {
             (limits::BATCH_CHANGES as u64, limits::BATCH_CHANGES)
         );
         assert!(inbox.push(u64::MAX, put(10)).is_ok());
+    }
+
+    #[test]
+    fn nothing_more_is_read_while_the_store_has_enough_to_do() {
+        let mut inbox = Inbox::default();
+        for version in 1..=limits::READ_AHEAD as u64 {
+            assert!(!inbox.is_full());
+            inbox.push(version, put(10)).unwrap();
+        }
+        assert!(inbox.is_full());
+        inbox.batch().unwrap();
+        assert!(!inbox.is_full());
     }
 
     #[test]

@@ -115,7 +115,7 @@ mod tests {
             assert_eq!(pace.wake_at(), Some(NOW + rest));
             assert_eq!(pace.left(NOW + rest / 2), 0, "it still fills");
             assert_eq!((pace.left(NOW + rest), pace.wake_at()), (some, None));
-            assert_eq!(pace.left(NOW + rest * 100), WINDOW, "no more is saved up");
+            assert_eq!(pace.left(NOW + rest * 1000), WINDOW, "no more is saved up");
         }
     }
 

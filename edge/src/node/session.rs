@@ -145,6 +145,19 @@ impl Session {
         self.position.as_ref()
     }
 
+    /// Whether nothing is to be read from the manager until something was stored: what it has sent waits in the socket
+    /// meanwhile, and costs the node no memory.
+    pub fn is_behind(&self) -> bool {
+        let Phase::Connected(Connection {
+            stage: Stage::Live { inbox, .. },
+            ..
+        }) = &self.phase
+        else {
+            return false;
+        };
+        self.storing.is_some() && inbox.is_full()
+    }
+
     /// How many frames of unknown variants have come.
     pub fn unknown_frames(&self) -> u64 {
         self.unknown
@@ -244,6 +257,10 @@ impl Session {
     }
 
     fn tick(&mut self, now: Duration, out: &mut Vec<Output>) -> Result<(), Closing> {
+        if self.is_behind() {
+            // It is not the manager who is silent.
+            self.heard(now);
+        }
         match &mut self.phase {
             Phase::Waiting { until } if now >= *until && self.storing.is_none() => {
                 self.phase = Phase::Dialling;

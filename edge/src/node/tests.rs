@@ -378,6 +378,28 @@ fn a_manager_that_says_nothing_is_given_up() {
 }
 
 #[test]
+fn nothing_is_read_while_the_store_is_behind_and_the_manager_is_not_taken_for_silent() {
+    let mut link = Link::live();
+    for version in 7.. {
+        if link.session.is_behind() {
+            break;
+        }
+        link.frame(put(version));
+    }
+    link.now += limits::IDLE;
+    assert_eq!(link.input(Input::Tick), []);
+    assert!(link.session.wake_at().is_some_and(|at| at > link.now));
+    link.input(Input::Stored { holds: 1 });
+    assert!(!link.session.is_behind());
+    link.now += limits::IDLE;
+    assert_eq!(
+        link.input(Input::Tick),
+        [Output::Close],
+        "nobody has said anything since"
+    );
+}
+
+#[test]
 fn how_much_waits_in_the_outbox_is_told_now_and_then_where_it_has_changed() {
     let mut link = Link::live();
     let weighed = |link: &mut Link, messages| {

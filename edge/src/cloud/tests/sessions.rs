@@ -177,7 +177,7 @@ fn the_window_bounds_what_is_in_flight_and_a_large_object_goes_alone() {
     );
     link.frame(&mut node, Upstream::Ack { version: version + 2 });
 
-    fill(&mut node, 3000);
+    fill(&mut node, limits::WINDOW_FRAMES + 1);
     assert_eq!(link.wake(&mut node).len(), limits::WINDOW_FRAMES);
     assert!(link.wake(&mut node).is_empty());
 }

@@ -91,7 +91,7 @@ fn owed(agent: &Agent) -> Vec<(u64, String)> {
     let wanted = Wanted {
         of: None,
         after: 0,
-        limit: 100,
+        limit: usize::MAX,
     };
     agent.fetch(&wanted).into_iter().map(report).collect()
 }
