@@ -25,6 +25,10 @@ use super::{
 /// pods come up, and a thousand of them would have the API server write as many statuses that nobody has time to read.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
+/// The least time between two writes of one status, in [`PAUSE`]s, where the later one says no more than that a newer
+/// generation was seen: of a resource that a program edits again and again, nobody waits for each.
+const GENERATION_PAUSES: u32 = 5;
+
 /// Which fields were last written, and when: it tells a field that another manager owns from one that we own and no longer
 /// want.
 #[derive(Debug, Default)]
@@ -64,16 +68,20 @@ pub(crate) async fn write<K: Kind>(
     };
     wanted.retain(|key, value| !value.is_null() && !K::REPORTED.contains(&key.as_str()));
     let last = engine.shared.status_written.0.lock().get(key).cloned();
-    if says(
-        raw,
-        &wanted,
-        last.as_ref().map(|last| last.fields.as_slice()),
-        K::REPORTED,
-    ) {
+    let says = |raw: &Value, wanted: &Map<String, Value>| {
+        let written = last.as_ref().map(|last| last.fields.as_slice());
+        says(raw, wanted, written, K::REPORTED)
+    };
+    if says(raw, &wanted) {
         return Ok(Told::Known);
     }
-    let left = last.map_or(Duration::ZERO, |last| {
-        engine.shared.parts.pace.status.saturating_sub(last.at.elapsed())
+    let pauses = if says(&raw_without_generations(raw), &without_generations(&wanted)) {
+        GENERATION_PAUSES
+    } else {
+        1
+    };
+    let left = last.as_ref().map_or(Duration::ZERO, |last| {
+        (engine.shared.parts.pace.status * pauses).saturating_sub(last.at.elapsed())
     });
     if !left.is_zero() {
         return Ok(Told::Later(left));
@@ -130,6 +138,25 @@ fn says(raw: &Value, wanted: &Map<String, Value>, written: Option<&[String]>, re
         None => !current.keys().any(ours),
     };
     all_there && nothing_else
+}
+
+/// The field of a status, and of a condition, that names the generation that it is about.
+const GENERATION: &str = "observedGeneration";
+
+/// A resource's status, as much of it as is compared, without the generations that it is about.
+fn raw_without_generations(raw: &Value) -> Value {
+    let status = raw.get("status").and_then(Value::as_object).map(without_generations);
+    json!({"status": status.unwrap_or_default()})
+}
+
+fn without_generations(status: &Map<String, Value>) -> Map<String, Value> {
+    let mut status = status.clone();
+    status.remove(GENERATION);
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        condition.remove(GENERATION);
+    }
+    status
 }
 
 #[cfg(test)]

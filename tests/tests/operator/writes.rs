@@ -10,11 +10,11 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api,
-    api::DeleteParams,
+    api::{DeleteParams, Patch, PatchParams},
     core::DynamicObject,
     runtime::{WatchStreamExt, watcher},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService, Model};
 use skerry_globalmanager::engine::Taken;
 use skerry_sandbox::{
@@ -227,6 +227,42 @@ async fn a_status_is_written_once_a_second_at_most() {
     assert!(written > 1, "nothing was told");
     assert!(written <= seconds + 2, "{written} writes in {seconds} s");
     assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
+}
+
+const DATASET: &str = "
+apiVersion: sedna.io/v1alpha1
+kind: Dataset
+metadata: {name: samples}
+spec: {url: /data/samples.txt, format: txt, nodeName: edge-1}
+";
+
+/// Of one edit it is told at once that it was seen; of edits that follow each other without end, now and then.
+#[tokio::test(start_paused = true)]
+async fn of_a_resource_that_is_edited_without_end_little_is_told() {
+    let world = World::without_manager().await;
+    world.tell_seldom();
+    world.start_manager();
+    world.apply(DATASET).await;
+    let (mark, begun) = (world.mark(), Instant::now());
+    let datasets = world.view::<Dataset>();
+    for edit in 0..100 {
+        let edit = json!({"spec": {"url": format!("/data/{edit}.txt")}});
+        let how = PatchParams::default();
+        datasets.patch("samples", &how, &Patch::Merge(edit)).await.unwrap();
+        world.pass(Duration::from_millis(200)).await;
+        if begun.elapsed() < Duration::from_secs(1) {
+            assert!(world.changes_since(mark).len() == 1, "the first is told at once");
+        }
+    }
+    let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
+    world.settle().await;
+    let written = world.changes_since(mark).len();
+    assert!(written <= seconds / 5 + 2, "{written} writes in {seconds} s");
+    let dataset = world.object::<Dataset>("samples").await;
+    assert_eq!(
+        dataset["status"]["observedGeneration"],
+        dataset["metadata"]["generation"]
+    );
 }
 
 /// What is put off is told soon, also where something else of the resource fails and is tried again minutes later.
