@@ -128,6 +128,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Takes down a figure, and says it at once: whoever interrupts a long bench knows what there was until then.
+    fn took(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+        let name = name.into();
+        super::say(&format!("{name}: {value:.1} {unit}"));
+        self.round.took(name, value, unit);
+    }
+
     /// From the first resource that is declared to the last child that is there.
     async fn declare(&mut self) -> Result<(), Failure> {
         for (kind, object) in self.load.shared() {
@@ -145,12 +152,11 @@ impl Bench<'_> {
             .await?;
         let present = begun.elapsed();
         let number = f64::from(self.load.size.services + self.load.size.jobs);
-        self.round
-            .took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
-        self.round.took("children_present_seconds", present.as_secs_f64(), "s");
+        self.took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
+        self.took("children_present_seconds", present.as_secs_f64(), "s");
         self.manager.quiet().await;
         let memory = self.manager.costs.memory()?;
-        self.round.took("manager_rss_bytes", memory.resident, "bytes");
+        self.took("manager_rss_bytes", memory.resident, "bytes");
         Ok(())
     }
 
@@ -204,12 +210,9 @@ impl Bench<'_> {
             .collect();
         waits.sort_by(f64::total_cmp);
         let number = f64::from(self.load.size.services);
-        self.round
-            .took("edits_per_second", number / (last - begun).as_secs_f64(), "edits/s");
-        self.round
-            .took("edit_to_child_p50_seconds", percentile(&waits, 50), "s");
-        self.round
-            .took("edit_to_child_p99_seconds", percentile(&waits, 99), "s");
+        self.took("edits_per_second", number / (last - begun).as_secs_f64(), "edits/s");
+        self.took("edit_to_child_p50_seconds", percentile(&waits, 50), "s");
+        self.took("edit_to_child_p99_seconds", percentile(&waits, 99), "s");
         self.manager.quiet().await;
         Ok(())
     }
@@ -239,7 +242,7 @@ impl Bench<'_> {
                     .complete_among(new.map(|(key, child)| (key.0, child.owner.0.as_str())))
             })
             .await?;
-        self.round.took("recreate_seconds", begun.elapsed().as_secs_f64(), "s");
+        self.took("recreate_seconds", begun.elapsed().as_secs_f64(), "s");
         self.manager.quiet().await;
         Ok(())
     }
@@ -262,20 +265,17 @@ impl Bench<'_> {
     async fn costs(&mut self) -> Result<(), Failure> {
         let counted = self.manager.counted().await?;
         let memory = self.manager.costs.memory()?;
-        self.round
-            .took("manager_rss_after_churn_bytes", memory.resident, "bytes");
-        self.round.took("manager_rss_peak_bytes", memory.peak, "bytes");
-        self.round
-            .took("manager_cpu_seconds", self.manager.costs.processor_seconds()?, "s");
-        self.round
-            .took("queue_depth_peak", self.manager.deepest_queue(), "resources");
+        self.took("manager_rss_after_churn_bytes", memory.resident, "bytes");
+        self.took("manager_rss_peak_bytes", memory.peak, "bytes");
+        self.took("manager_cpu_seconds", self.manager.costs.processor_seconds()?, "s");
+        self.took("queue_depth_peak", self.manager.deepest_queue(), "resources");
         let calls = counted.by("skerry_api_requests_total", "verb");
         for (verb, number) in &calls {
-            self.round.took(format!("api_calls.{verb}"), *number, "requests");
+            self.took(format!("api_calls.{verb}"), *number, "requests");
         }
         let answers = counted.by("skerry_api_requests_total", "code");
         let throttled = answers.get("429").copied().unwrap_or_default();
-        self.round.took("api_calls_throttled", throttled, "requests");
+        self.took("api_calls_throttled", throttled, "requests");
         Ok(())
     }
 
@@ -296,7 +296,7 @@ impl Bench<'_> {
             .await?;
         self.manager.quiet().await;
         let memory = self.manager.costs.memory()?;
-        self.round.took("manager_rss_emptied_bytes", memory.resident, "bytes");
+        self.took("manager_rss_emptied_bytes", memory.resident, "bytes");
         Ok(())
     }
 }

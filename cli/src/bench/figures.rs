@@ -166,6 +166,7 @@ fn table(bench: &str, rounds: &[Round]) -> String {
 /// Three digits where there are fewer before the point.
 fn number(value: f64) -> String {
     match value.abs() {
+        tiny if tiny < 0.01 && tiny > 0.0 => format!("{value:.2e}"),
         small if small < 10.0 && value.fract() != 0.0 => format!("{value:.3}"),
         middle if middle < 1000.0 && value.fract() != 0.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
