@@ -4,13 +4,14 @@ use std::{
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
+    thread,
 };
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    control_plane::{ControlPlane, Site},
+    control_plane::{ALONE, ControlPlane, Site, on_cores},
     enclosure::FOLDER,
     programs::{built, command_line},
 };
@@ -90,19 +91,26 @@ impl Bench {
 
     /// Runs it; its figures go to the caller's output.
     pub fn measure(&self, kubernetes: &Path) -> anyhow::Result<()> {
+        let (theirs, ours) = self.subject.cores()?.unzip();
         let mut plane = ControlPlane::start(Site {
             kubernetes: kubernetes.to_owned(),
             folder: Path::new(FOLDER).join("bench"),
             address: Ipv4Addr::LOCALHOST,
             port: 10_950,
+            cores: theirs,
             netns: None,
             known: None,
             hasty: false,
+            memory: ALONE,
             without: self.subject.without(),
             manager_in: None,
         })?;
         println!("{}", self.subject.preface());
-        let status = Command::new(&self.skerry)
+        let mut bench = match ours {
+            Some(cores) => on_cores(&cores, &self.skerry),
+            None => Command::new(&self.skerry),
+        };
+        let status = bench
             .arg("bench")
             .args(self.subject.arguments())
             .arg("--kubeconfig")
@@ -135,6 +143,16 @@ impl Subject {
         }
     }
 
+    /// Which cores the control plane has, and which all others have; none where they share all.
+    fn cores(&self) -> anyhow::Result<Option<(String, String)>> {
+        match self {
+            Self::Manager { .. } => Ok(None),
+            // What an API server takes is to be compared with what it takes beside a manager, which elsewhere runs on another
+            // machine.
+            Self::Edge { .. } => Ok(halves(thread::available_parallelism()?.get())),
+        }
+    }
+
     /// The controllers that would be in the way.
     fn without(&self) -> &'static [&'static str] {
         match self {
@@ -153,14 +171,13 @@ impl Subject {
             }
             Self::Edge { .. } => {
                 "The edge link's bench on a control plane of its own: etcd, API server, scheduler and all controllers but the \
-                 one that would make pods of Deployments for nodes that are simulated, on the cores that the bench, the \
-                 manager and all nodes use, too.\n\
+                 one that would make pods of Deployments for nodes that are simulated, on one half of the cores; the bench, \
+                 the manager and all nodes on the other.\n\
                  share_of_api_server_alone is what nodes acknowledged in a second over what this API server takes of the same \
                  edits in a second without a manager; writes_share_of_api_server_alone counts what the manager writes because \
-                 of them as well, which is nothing for Datasets.\n\
+                 of them as well: children, and what their owners' statuses say.\n\
                  cores_busy.* says which part had how many cores meanwhile; all, less the manager's, the nodes' and the \
-                 bench's, are the control plane's. Where all cores are busy, a share below 1 is what those parts take from \
-                 the API server by running beside it.\n\
+                 bench's, are the control plane's.\n\
                  The manager has the rank of any service account at the API server, the bench that of an administrator, who \
                  is not throttled."
             }
@@ -168,9 +185,22 @@ impl Subject {
     }
 }
 
+/// So many cores, in two halves, as `taskset` names them; one cannot be halved.
+fn halves(cores: usize) -> Option<(String, String)> {
+    let half = cores / 2;
+    (half > 0).then(|| (format!("0-{}", half - 1), format!("{half}-{}", cores - 1)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cores_are_halved() {
+        assert_eq!(halves(1), None);
+        assert_eq!(halves(2), Some(("0-0".to_owned(), "1-1".to_owned())));
+        assert_eq!(halves(5), Some(("0-1".to_owned(), "2-4".to_owned())));
+    }
 
     #[test]
     fn pods_of_services_are_made_for_none_but_the_bench_that_stands_in_for_their_nodes() {

@@ -27,6 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SERVICES: &str = "198.18.0.0/16";
 const FIRST_SERVICE: &str = "198.18.0.1";
 
+/// The memory of a component where several control planes work side by side.
+pub const AMONG_OTHERS: &str = "1GiB";
+/// That of one that has the machine to itself, and thousands of objects.
+pub const ALONE: &str = "6GiB";
+
 /// Where a control plane lives.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -38,6 +43,8 @@ pub struct Site {
     pub address: Ipv4Addr,
     /// The first of four ports.
     pub port: u16,
+    /// The cores to run on, as `taskset` names them; none for all.
+    pub cores: Option<String>,
     /// The network namespace to run in; none for that of the caller.
     pub netns: Option<String>,
     /// What is there before the controllers start, if anything: a file or a folder. Kinds, say, of which the garbage
@@ -45,6 +52,8 @@ pub struct Site {
     pub known: Option<PathBuf>,
     /// Whether nodes are given up within seconds, as tests that cannot wait for minutes ask.
     pub hasty: bool,
+    /// What the heap of one component grows to before it is cleaned whatever that costs: [`AMONG_OTHERS`] or [`ALONE`].
+    pub memory: &'static str,
     /// Controllers that do not run, of those that do by default.
     pub without: &'static [&'static str],
     /// The namespace that the chart installs the manager into, if it does.
@@ -54,9 +63,12 @@ pub struct Site {
 impl Site {
     /// A command that runs at this site.
     pub fn command(&self, program: &Path) -> Command {
-        let mut command = command(self.netns.as_deref(), program);
-        // Memory is cheaper here than time, until several of them use all that there is.
-        command.env("GOGC", "400").env("GOMEMLIMIT", "1GiB");
+        let mut command = match &self.cores {
+            Some(cores) => on_cores(cores, program),
+            None => command(self.netns.as_deref(), program),
+        };
+        // Memory is cheaper here than time, as long as there is some.
+        command.env("GOGC", "400").env("GOMEMLIMIT", self.memory);
         command
     }
 
@@ -65,6 +77,13 @@ impl Site {
         let namespace = self.manager_in?;
         Some(format!("system:serviceaccount:{namespace}:{}", rights::ACCOUNT))
     }
+}
+
+/// A command that runs on some cores alone, and all that it starts.
+pub(crate) fn on_cores(cores: &str, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", cores]).arg(program);
+    command
 }
 
 /// A command in a network namespace.

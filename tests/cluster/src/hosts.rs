@@ -13,7 +13,7 @@ use skerry_dist::{
 };
 
 use crate::{
-    control_plane::{ControlPlane, Site, command},
+    control_plane::{AMONG_OTHERS, ControlPlane, Site, command},
     network::{self, CLOUD, EDGE},
     node::{Node, PAUSE},
     process::{Process, until},
@@ -57,9 +57,11 @@ impl Hosts {
             folder: folder.join("control-plane"),
             address: CLOUD.address,
             port: 6443,
+            cores: None,
             netns: Some(CLOUD.name.to_owned()),
             known: None,
             hasty: false,
+            memory: AMONG_OTHERS,
             without: &[],
             manager_in: Some(SEDNA),
         })?;

@@ -19,7 +19,7 @@ use serde_json::json;
 use skerry_cluster::{
     artifacts::{KUBERNETES, NEWEST, Workshop},
     control,
-    control_plane::{ControlPlane, Site},
+    control_plane::{AMONG_OTHERS, ControlPlane, Site},
     enclosure::FOLDER,
     process::output,
     rights::Right,
@@ -171,9 +171,11 @@ pub fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -
         folder: Path::new(FOLDER).join("contract"),
         address: Ipv4Addr::LOCALHOST,
         port: 10_900,
+        cores: None,
         netns: None,
         known: None,
         hasty: false,
+        memory: AMONG_OTHERS,
         without: &[],
         manager_in: None,
     })?;
@@ -201,9 +203,11 @@ fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<
             folder: Path::new(FOLDER).join(format!("plane-{index}")),
             address: Ipv4Addr::LOCALHOST,
             port: 10_000 + 10 * index,
+            cores: None,
             netns: None,
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
+            memory: AMONG_OTHERS,
             without: &[],
             manager_in: Some(NAMESPACE),
         })
