@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures::{StreamExt, future::join_all, stream};
+use hyper_util::rt::TokioExecutor;
 use k8s_openapi::{
     api::core::v1::{Namespace, Node, ServiceAccount},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -18,6 +19,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Config, ResourceExt,
     api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    client::ConfigExt,
     config::{KubeConfigOptions, Kubeconfig},
     core::DynamicObject,
     runtime::{
@@ -27,7 +29,7 @@ use kube::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use skerry_sandbox::api::Wire;
+use skerry_sandbox::{api::Wire, cluster::NodeSpec};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -35,6 +37,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
+use tower::{BoxError, ServiceBuilder};
 
 use crate::{
     calm::{Awaited, Objects},
@@ -199,6 +202,9 @@ const STUCK: u32 = 60;
 /// A manager that is at work for so long without a change of anything tries again and again what fails for good: here that
 /// is after a second, and a watch that was lost is there again after five.
 const IN_VAIN: Duration = Duration::from_secs(8);
+/// A connection that nobody used for so long is closed by us. The API server closes it after 90 s, as kube's own client
+/// does: then a user's request may be on its way while it is closed, and ends without an answer.
+const UNUSED: Duration = Duration::from_secs(45);
 /// How long is waited for what is sure to come to an end: when definitions have come or gone, the garbage collector stops
 /// until it knows all kinds, for half a minute at a time.
 const SURELY: Duration = Duration::from_secs(90);
@@ -226,8 +232,8 @@ impl Drop for Borrowed {
 }
 
 impl Borrowed {
-    /// Waits for a control plane, and cleans it.
-    pub async fn take() -> Option<Self> {
+    /// Waits for a control plane, and cleans it. These nodes stay, where nobody did anything to them.
+    pub async fn take(nodes: &[NodeSpec]) -> Option<Self> {
         let idle = IDLE.as_ref()?;
         let plane = idle.take().await?;
         // A scenario that failed may have left it down.
@@ -239,7 +245,7 @@ impl Borrowed {
             Some(kubeconfig) => Some(client(kubeconfig).await),
             None => None,
         };
-        clean(&admin).await;
+        clean(&admin, nodes).await;
         let (told, seen) = watch::channel(0);
         let objects = Arc::<Mutex<Objects>>::default();
         let mut watches = JoinSet::new();
@@ -348,11 +354,23 @@ impl Borrowed {
     }
 }
 
-/// A client of whoever the kubeconfig is for.
+/// A client of whoever the kubeconfig is for, which is as kube makes it but for [`UNUSED`].
 async fn client(kubeconfig: &Path) -> Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig can be read");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Client::try_from(config.expect("the kubeconfig is one")).expect("a client can be made")
+    let config = config.expect("the kubeconfig is one");
+    let connector = config
+        .rustls_https_connector()
+        .expect("the kubeconfig has certificates");
+    let connections = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(UNUSED)
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().expect("the kubeconfig has credentials"))
+        .map_err(BoxError::from)
+        .service(connections);
+    Client::new(service, config.default_namespace)
 }
 
 /// Keeps up with the objects of a kind.
@@ -399,14 +417,15 @@ fn api(client: &Client, version: &str, kind: &str, plural: &str) -> Api<DynamicO
 }
 
 /// Takes away what a scenario left, and makes our kinds known as they are to be.
-async fn clean(admin: &Client) {
+async fn clean(admin: &Client, wanted: &[NodeSpec]) {
     let nodes: Api<Node> = Api::all(admin.clone());
-    let all = DeleteParams::default();
-    // Whoever has no kubelet any more would never go by itself.
-    nodes
-        .delete_collection(&all, &ListParams::default())
-        .await
-        .expect("nodes can be deleted");
+    let known = nodes.list(&ListParams::default()).await.expect("nodes can be listed");
+    let of_others = |node: &&Node| !wanted.iter().any(|wanted| wanted.is_as_made_known(node));
+    for node in known.iter().filter(of_others) {
+        // Whoever has no kubelet any more would never go by itself.
+        let gone = nodes.delete(&node.name_any(), &DeleteParams::default()).await;
+        gone.expect("nodes can be deleted");
+    }
     make_namespace(admin).await;
     // What one controller takes away, another may still make anew.
     while join_all(KINDS.map(|kind| clean_of(admin, kind))).await.contains(&true) {}

@@ -14,6 +14,7 @@ use serde_json::json;
 use skerry_sandbox::{
     ApiServer, Faults, RequestLog,
     api::{Clock, Options},
+    cluster::NodeSpec,
 };
 
 use crate::{
@@ -32,10 +33,15 @@ pub enum Server {
 impl Server {
     /// A real one where there is one to be borrowed (see [`crate::cluster`]), or else one in memory.
     pub async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// The same for whoever makes these nodes known: there they stay as they are.
+    pub async fn with(nodes: &[NodeSpec]) -> Self {
         if is_lent() {
             let_time_pass();
         }
-        if let Some(borrowed) = Borrowed::take().await {
+        if let Some(borrowed) = Borrowed::take(nodes).await {
             return Self::Cluster(Box::new(borrowed));
         }
         let server = ApiServer::with_options(&Options {

@@ -107,16 +107,16 @@ impl World {
     }
 
     async fn with_nodes_alone() -> Self {
-        let api = Server::start().await;
-        let controllers = match &api {
-            Server::Sandbox(_) => Some(Controllers::spawn(api.client_as("controllers"), api.clock())),
-            Server::Cluster(_) => None,
-        };
         let nodes = [
             NodeSpec::cloud("cloud-1"),
             NodeSpec::edge("edge-1"),
             NodeSpec::edge("edge-2"),
         ];
+        let api = Server::with(&nodes).await;
+        let controllers = match &api {
+            Server::Sandbox(_) => Some(Controllers::spawn(api.client_as("controllers"), api.clock())),
+            Server::Cluster(_) => None,
+        };
         let kubelet = FakeKubelet::spawn(api.client_as("kubelet"), api.clock(), nodes)
             .await
             .unwrap();

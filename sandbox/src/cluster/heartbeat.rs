@@ -35,11 +35,14 @@ pub(crate) async fn register(
     let object = node_object(spec, address, &clock.time());
     let node: Node = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
     let nodes = Api::<Node>::all(client.clone());
-    exists(nodes.create(&PostParams::default(), &node).await)?;
-    let status = json!({"status": object.get("status")});
-    nodes
-        .patch_status(&spec.name, &PatchParams::default(), &Patch::Strategic(&status))
-        .await?;
+    let known = nodes.get_opt(&spec.name).await?;
+    if !known.is_some_and(|known| spec.is_as_made_known(&known)) {
+        exists(nodes.create(&PostParams::default(), &node).await)?;
+        let status = json!({"status": object.get("status")});
+        nodes
+            .patch_status(&spec.name, &PatchParams::default(), &Patch::Strategic(&status))
+            .await?;
+    }
     beat(client, clock, &spec.name).await
 }
 

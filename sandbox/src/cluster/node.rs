@@ -37,6 +37,39 @@ impl NodeSpec {
             ..Self::cloud(name)
         }
     }
+
+    /// Whether this is its Node as its kubelet makes it known, ready, and with nothing on it that others put there; what
+    /// Kubernetes' own controllers add to every Node apart.
+    pub fn is_as_made_known(&self, node: &Node) -> bool {
+        let mut labels = node.metadata.labels.clone().unwrap_or_default();
+        labels.retain(|key, _| !key.starts_with("beta.kubernetes.io/"));
+        let spec = node.spec.clone().unwrap_or_default();
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        node.metadata.name.as_ref() == Some(&self.name)
+            && node.metadata.deletion_timestamp.is_none()
+            && node.metadata.finalizers.is_none()
+            && labels == self.all_labels()
+            && spec.taints.is_none()
+            && spec.unschedulable != Some(true)
+            && conditions
+                .filter(|known| known.type_ == "Ready")
+                .any(|known| known.status == "True")
+    }
+
+    fn all_labels(&self) -> BTreeMap<String, String> {
+        let mut labels = self.labels.clone();
+        for (key, value) in [
+            ("kubernetes.io/hostname", self.name.as_str()),
+            ("kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", architecture()),
+        ] {
+            labels.insert(key.to_owned(), value.to_owned());
+        }
+        if self.edge {
+            labels.insert("node-role.kubernetes.io/edge".to_owned(), String::new());
+        }
+        labels
+    }
 }
 
 /// What is wrong with the description of a node.
@@ -81,22 +114,11 @@ impl FromStr for NodeSpec {
 
 /// The Node object as its kubelet registers it.
 pub(crate) fn node_object(spec: &NodeSpec, address: &str, now: &Time) -> Value {
-    let mut labels = spec.labels.clone();
-    for (key, value) in [
-        ("kubernetes.io/hostname", spec.name.as_str()),
-        ("kubernetes.io/os", "linux"),
-        ("kubernetes.io/arch", architecture()),
-    ] {
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    if spec.edge {
-        labels.insert("node-role.kubernetes.io/edge".to_owned(), String::new());
-    }
     let capacity = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "64Gi", "pods": "110"});
     json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": spec.name, "labels": labels},
+        "metadata": {"name": spec.name, "labels": spec.all_labels()},
         "spec": {},
         "status": {
             "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": spec.name}],

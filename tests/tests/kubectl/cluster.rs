@@ -72,7 +72,7 @@ impl Cluster {
         if !kubectl_is_there() {
             return None;
         }
-        match Borrowed::take().await {
+        match Borrowed::take(&nodes()).await {
             Some(plane) => Some(Self::real(plane).await),
             None => Some(Self::sandbox().await),
         }
