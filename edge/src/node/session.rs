@@ -12,6 +12,10 @@
 //! reports are in flight and when the node dials again. It never touches the store, the outbox or a socket: the caller
 //! carries out each [`Output`] in order and feeds back what came of it.
 
+mod connections;
+mod frames;
+mod storing;
+
 use std::time::Duration;
 
 use super::{
@@ -19,15 +23,14 @@ use super::{
     inbox::Inbox,
     outbox::Window,
     reconnect::Reconnect,
-    store::{Batch, Change},
 };
 use crate::{
-    digest::{self, ChunkHash},
+    digest::ChunkHash,
     limits,
-    message::{Downstream, Hello, MessageError, OutboxDepth, Received, RefusedReason, Start, Upstream},
-    object::Row,
-    position::{Epoch, Fenced, Position, Retired, Standing},
+    message::{OutboxDepth, Upstream},
+    position::{Position, Retired},
 };
+use connections::Closing;
 
 /// The state machine. Times are counted from any fixed moment, by a clock that never goes back.
 #[derive(Debug)]
@@ -81,28 +84,6 @@ enum Stage {
         inbox: Inbox,
         since: Duration,
     },
-}
-
-/// Why the session closes a connection.
-struct Closing {
-    cause: String,
-    refuse: Option<RefusedReason>,
-}
-
-impl Closing {
-    fn because(cause: impl Into<String>) -> Self {
-        Self {
-            cause: cause.into(),
-            refuse: None,
-        }
-    }
-
-    fn violation(cause: impl Into<String>) -> Self {
-        Self {
-            cause: cause.into(),
-            refuse: Some(RefusedReason::Violation),
-        }
-    }
 }
 
 impl Session {
@@ -293,296 +274,10 @@ impl Session {
         Ok(())
     }
 
-    fn connected(&mut self, now: Duration, out: &mut Vec<Output>) {
-        let Identity { node, boot, agent } = self.identity.clone();
-        let stage = Stage::Greeting {
-            until: now + limits::FIRST_MESSAGE,
-        };
-        self.phase = Phase::Connected(Connection {
-            stage,
-            heard: now,
-            ping_at: now + limits::PING_AFTER,
-        });
-        out.push(Output::Send(Upstream::Hello(Hello {
-            node,
-            boot,
-            protocol: limits::PROTOCOL,
-            agent,
-            stored: self.position.clone(),
-            holds: self.holds,
-        })));
-    }
-
-    fn disconnected(&mut self, now: Duration, jitter: f64, cause: String) {
-        let up_since = match &self.phase {
-            Phase::Connected(Connection {
-                stage: Stage::Live { since, .. },
-                ..
-            }) => Some(*since),
-            Phase::Closing { up_since } => *up_since,
-            Phase::Waiting { .. } | Phase::Dialling | Phase::Connected(_) => None,
-        };
-        // Why we closed says more than that the connection then ended.
-        if !matches!(self.phase, Phase::Closing { .. }) {
-            self.cause = Some(cause);
-        }
-        let wait = self
-            .reconnect
-            .next(up_since.map(|since| now.saturating_sub(since)), jitter);
-        self.phase = Phase::Waiting { until: now + wait };
-    }
-
-    /// A session that is up stays; the next one is begun with what is new.
-    fn identity_changed(&mut self, now: Duration) {
-        match &mut self.phase {
-            Phase::Waiting { until } => {
-                *until = now;
-                self.reconnect = Reconnect::default();
-            }
-            Phase::Connected(Connection {
-                stage: Stage::Live { .. },
-                ..
-            }) => {}
-            // Begun with what was before.
-            Phase::Dialling | Phase::Connected(_) | Phase::Closing { .. } => self.reconnect.anew(),
-        }
-    }
-
     fn heard(&mut self, now: Duration) {
         if let Phase::Connected(connection) = &mut self.phase {
             connection.heard = now;
             connection.ping_at = now + limits::PING_AFTER;
         }
-    }
-
-    fn frame(
-        &mut self,
-        now: Duration,
-        frame: Result<Received<Downstream>, MessageError>,
-        out: &mut Vec<Output>,
-    ) -> Result<(), Closing> {
-        self.heard(now);
-        let Phase::Connected(Connection { stage, .. }) = &mut self.phase else {
-            return Ok(());
-        };
-        let message = match frame {
-            Ok(Received::Message(message)) => message,
-            Ok(Received::Unknown(_)) => {
-                self.unknown += 1;
-                return Ok(());
-            }
-            Err(error) => return Err(Closing::violation(error.to_string())),
-        };
-        match (message, stage) {
-            (
-                Downstream::Welcome {
-                    cluster,
-                    epoch,
-                    start,
-                    reports_per_second,
-                },
-                Stage::Greeting { .. },
-            ) => {
-                self.outbox.pace(reports_per_second);
-                return self.welcome(now, &cluster, &epoch, start);
-            }
-            (Downstream::Synced { version }, Stage::Digesting { start, asked: true, .. }) if !self.reading_rows => {
-                let mut inbox = Inbox::default();
-                inbox.rebase(version);
-                let base = start.clone();
-                self.live(now, base, inbox);
-            }
-            (Downstream::Put { version, object }, Stage::Live { inbox, .. }) => {
-                inbox.push(version, Change::Put(object)).map_err(Closing::violation)?;
-            }
-            (Downstream::PutCredential { version, credential }, Stage::Live { inbox, .. }) => {
-                inbox
-                    .push(version, Change::PutCredential(credential))
-                    .map_err(Closing::violation)?;
-            }
-            (Downstream::Delete { version, key }, Stage::Live { inbox, .. }) => {
-                inbox.push(version, Change::Delete(key)).map_err(Closing::violation)?;
-            }
-            (Downstream::ReportResult { seq, result }, Stage::Live { .. }) => {
-                if self.outbox.answered(seq) {
-                    out.push(Output::Settle { seq, result });
-                }
-            }
-            (Downstream::ReportLater { seq, retry_after_ms }, Stage::Live { .. }) => {
-                let (least, most) = limits::REPORT_RETRY;
-                self.outbox
-                    .later(seq, now + Duration::from_millis(retry_after_ms).clamp(least, most));
-            }
-            (Downstream::Restarting { reconnect_after_ms }, _) => {
-                self.reconnect.after(Duration::from_millis(reconnect_after_ms));
-                return Err(Closing::because("the manager asked to come back later"));
-            }
-            (Downstream::Replaced {}, _) => {
-                self.reconnect.slowly();
-                return Err(Closing::because("another session of this node's name has taken over"));
-            }
-            (Downstream::Refused { reason: _, hint }, _) => {
-                self.reconnect.slowly();
-                let hint: String = hint.chars().take(limits::HINT).collect();
-                return Err(Closing::because(format!("the manager refused: {hint}")));
-            }
-            (message, _) => {
-                return Err(Closing::violation(format!(
-                    "a {} frame is out of place here",
-                    message.name()
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    fn welcome(&mut self, now: Duration, cluster: &str, epoch: &Epoch, start: Start) -> Result<(), Closing> {
-        let standing = self.judge(now, cluster, epoch).map_err(|fenced| {
-            self.reconnect.slowly();
-            let reason = match fenced {
-                Fenced::OtherCluster { .. } => RefusedReason::OtherCluster,
-                Fenced::Deposed { .. } => RefusedReason::Deposed,
-            };
-            Closing {
-                cause: fenced.to_string(),
-                refuse: Some(reason),
-            }
-        })?;
-        match (start, &self.position, standing) {
-            (Start::Resume {}, Some(position), Some(Standing::Same)) => {
-                let (base, inbox) = (position.clone(), Inbox::starting_at(position.version));
-                self.live(now, base, inbox);
-                Ok(())
-            }
-            (Start::Resume {}, ..) => Err(Closing::violation("a new epoch has to start with a digest")),
-            (Start::Digest { chunks }, ..) if !chunks.len().is_power_of_two() || chunks.len() > limits::MAX_CHUNKS => {
-                Err(Closing::violation(format!("a digest of {} chunks", chunks.len())))
-            }
-            (Start::Digest { chunks }, ..) => {
-                let start = Position::start(cluster, epoch.clone());
-                let until = now + limits::ACK_TIMEOUT;
-                self.stage(Stage::Digesting {
-                    start,
-                    chunks,
-                    until,
-                    asked: false,
-                });
-                Ok(())
-            }
-        }
-    }
-
-    /// What the manager is to this node; none where the node belongs nowhere yet.
-    fn judge(&self, now: Duration, cluster: &str, epoch: &Epoch) -> Result<Option<Standing>, Fenced> {
-        let Some(position) = &self.position else {
-            return Ok(None);
-        };
-        let standing = position.judge(cluster, epoch)?;
-        if self.retired.contains(now, epoch) {
-            return Err(Fenced::Deposed {
-                ours: position.epoch.clone(),
-                theirs: epoch.clone(),
-            });
-        }
-        Ok(Some(standing))
-    }
-
-    fn live(&mut self, now: Duration, base: Position, inbox: Inbox) {
-        self.outbox.open();
-        // Not at once: a session that goes on where the last one ended is to cost two messages.
-        self.weigh_at = now + limits::OUTBOX_EVERY;
-        self.told = None;
-        self.stage(Stage::Live {
-            base,
-            inbox,
-            since: now,
-        });
-    }
-
-    fn stage(&mut self, stage: Stage) {
-        if let Phase::Connected(connection) = &mut self.phase {
-            connection.stage = stage;
-        }
-    }
-
-    fn stored(&mut self, now: Duration, holds: u64, out: &mut Vec<Output>) {
-        self.holds = holds;
-        let Some(position) = self.storing.take() else { return };
-        // No session comes up while something is being stored, so it came in over this one.
-        if self.is_live() {
-            out.push(Output::Send(Upstream::Ack {
-                version: position.version,
-            }));
-        }
-        if let Some(before) = &self.position {
-            self.retired.supersede(now, &before.epoch, &position.epoch);
-        }
-        self.position = Some(position);
-    }
-
-    fn rows(&mut self, rows: &[Row], out: &mut Vec<Output>) {
-        let Some(read_for) = std::mem::replace(&mut self.reading_rows, false).then_some(&self.phase) else {
-            return;
-        };
-        if let Phase::Connected(Connection {
-            stage: Stage::Digesting {
-                chunks, asked: true, ..
-            },
-            ..
-        }) = read_for
-        {
-            out.extend(digest::answer(chunks, rows).into_iter().map(Output::Send));
-        }
-    }
-
-    /// Asks for whatever can be asked for now.
-    fn pump(&mut self, now: Duration, out: &mut Vec<Output>) {
-        let Phase::Connected(Connection { stage, .. }) = &mut self.phase else {
-            return;
-        };
-        match stage {
-            Stage::Greeting { .. } => {}
-            Stage::Digesting { asked, .. } => {
-                if !*asked && !self.reading_rows {
-                    *asked = true;
-                    self.reading_rows = true;
-                    out.push(Output::ReadRows);
-                }
-            }
-            Stage::Live { base, inbox, .. } => {
-                if self.storing.is_none()
-                    && let Some((version, changes)) = inbox.batch()
-                {
-                    let position = Position {
-                        version,
-                        ..base.clone()
-                    };
-                    self.storing = Some(position.clone());
-                    out.push(Output::Store(Batch { changes, position }));
-                }
-                out.extend(self.outbox.want(now).map(Output::Fetch));
-            }
-        }
-    }
-
-    fn close(&mut self, closing: Closing, out: &mut Vec<Output>) {
-        let Closing { cause, refuse } = closing;
-        let Phase::Connected(connection) = &self.phase else {
-            self.cause = Some(cause);
-            return;
-        };
-        let up_since = match connection.stage {
-            Stage::Live { since, .. } => Some(since),
-            Stage::Greeting { .. } | Stage::Digesting { .. } => None,
-        };
-        if let Some(reason) = refuse {
-            out.push(Output::Send(Upstream::Refused {
-                reason,
-                hint: cause.clone(),
-            }));
-        }
-        out.push(Output::Close);
-        self.cause = Some(cause);
-        self.phase = Phase::Closing { up_since };
     }
 }
