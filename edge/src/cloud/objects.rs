@@ -12,13 +12,14 @@
 //!
 //! While nothing is known of the node, changes need no version and deletions no trace: the digest will find both.
 
+mod comparing;
+mod reporting;
+mod sending;
+
 use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 
-use super::Denial;
 use crate::{
-    digest::{self, ChunkHash},
     limits,
-    message::Downstream,
     object::{Item, ItemKey, ObjectKey, Row},
 };
 
@@ -224,22 +225,6 @@ impl NodeObjects {
         );
     }
 
-    /// Whether the node may report on this resource: it is placed there, or its deletion is not acknowledged.
-    pub fn may_report(&self, key: &ObjectKey, uid: &str) -> Result<(), Denial> {
-        key.check()?;
-        let Some(entry) = self.items.get(&ItemKey::from(key.clone())) else {
-            return Err(Denial::NotPlaced(key.clone()));
-        };
-        let wanted = matches!(&entry.want, Want::Present(item) if item.uid() == uid);
-        if wanted || entry.held.as_ref().is_some_and(|held| held.uid == uid) {
-            return Ok(());
-        }
-        Err(match entry.want {
-            Want::Present(_) => Denial::OtherUid(key.clone()),
-            Want::Absent | Want::Stray => Denial::NotPlaced(key.clone()),
-        })
-    }
-
     /// What the node holds in excess, and what nobody has said may go.
     pub fn strays(&self) -> Vec<ObjectKey> {
         let strays = self.items.iter().filter(|(_, entry)| matches!(entry.want, Want::Stray));
@@ -292,174 +277,5 @@ impl NodeObjects {
             assigned: self.items.len(),
             ..Counts::default()
         };
-    }
-
-    /// The node says that its store stands at `version` of the present epoch: whether that is enough to go on from.
-    pub(super) fn resume(&mut self, version: u64) -> bool {
-        let sound = self.known == Known::Synced && (self.acked..=self.version).contains(&version);
-        if sound {
-            self.ack(version);
-        }
-        sound
-    }
-
-    /// Starts to find out what the node holds, which says that it is about `holds` items. Credentials take part only
-    /// where the connection may carry them.
-    pub(super) fn begin_digest(&mut self, holds: u64, confidential: bool) -> Vec<ChunkHash> {
-        self.forget();
-        self.known = Known::Digesting;
-        // No two digests lead to the same version, so that a store of before a digest is never taken for one of after.
-        self.version += 1;
-        self.acked = self.version;
-        let mut rows = Vec::with_capacity(self.items.len());
-        for entry in self.items.values_mut() {
-            if let Want::Present(item) = &entry.want {
-                entry.withheld = !confidential && matches!(item, Item::Credential(_));
-                self.counts.withheld += usize::from(entry.withheld);
-                rows.extend((!entry.withheld).then(|| item.row()));
-            }
-        }
-        let holds = usize::try_from(holds).unwrap_or(usize::MAX).min(limits::MAX_ITEMS);
-        digest::chunk_hashes(&rows, digest::chunk_count(rows.len().max(holds)))
-    }
-
-    /// Takes what the node holds in the chunks that differ (`differs`, one flag per chunk): queues what has to change
-    /// and returns what the node holds in excess and `may_delete` does not let go.
-    pub(super) fn finish_digest(
-        &mut self,
-        now: Duration,
-        differs: &[bool],
-        mut rows: BTreeMap<ItemKey, Row>,
-        may_delete: &dyn Fn(&ObjectKey) -> bool,
-    ) -> Vec<ItemKey> {
-        self.known = Known::Synced;
-        let mut owed = Vec::new();
-        for (key, entry) in &mut self.items {
-            if differs.get(digest::chunk_of(key, differs.len())) != Some(&true) {
-                continue;
-            }
-            let row = rows.remove(&**key);
-            let same = matches!((&entry.want, &row), (Want::Present(item), Some(row)) if item.row() == *row);
-            if same && std::mem::take(&mut entry.withheld) {
-                self.counts.withheld -= 1;
-            }
-            // What was changed since the digest began has its version already.
-            if entry.change.is_none() && !entry.withheld && !same {
-                owed.push(key.clone());
-            }
-            entry.held = row.filter(|_| !same).map(Box::new);
-        }
-        let mut strays = Vec::new();
-        for (key, row) in rows {
-            let may_delete = may_delete(&key.object);
-            let want = if may_delete { Want::Absent } else { Want::Stray };
-            let shared = Arc::new(key);
-            if may_delete {
-                self.counts.deletions += 1;
-                owed.push(shared.clone());
-            } else {
-                self.counts.strays += 1;
-                strays.push((*shared).clone());
-            }
-            let held = Some(Box::new(row));
-            self.items.insert(shared, Entry::new(want, held));
-        }
-        for key in owed {
-            self.queue(now, &key);
-        }
-        strays
-    }
-
-    /// The version that a digest leads to: all that is owed counts on from it.
-    pub(super) fn acked(&self) -> u64 {
-        self.acked
-    }
-
-    /// The first change after `version`, as a frame. Where the connection is not `confidential`, credentials are laid
-    /// aside on the way.
-    pub(super) fn next(&mut self, version: u64, confidential: bool) -> Option<(u64, Downstream)> {
-        loop {
-            let (&version, change) = self
-                .changes
-                .range((Bound::Excluded(version), Bound::Unbounded))
-                .next()?;
-            let key = change.key.clone();
-            let entry = self.items.get_mut(&key)?;
-            match &entry.want {
-                Want::Present(Item::Credential(_)) if !confidential => {
-                    entry.change = None;
-                    entry.withheld = true;
-                    self.counts.withheld += 1;
-                    self.changes.remove(&version);
-                }
-                Want::Present(Item::Credential(credential)) => {
-                    return Some((
-                        version,
-                        Downstream::PutCredential {
-                            version,
-                            credential: credential.clone(),
-                        },
-                    ));
-                }
-                Want::Present(Item::Object(object)) => {
-                    return Some((
-                        version,
-                        Downstream::Put {
-                            version,
-                            object: object.clone(),
-                        },
-                    ));
-                }
-                Want::Absent | Want::Stray => {
-                    return Some((
-                        version,
-                        Downstream::Delete {
-                            version,
-                            key: (*key).clone(),
-                        },
-                    ));
-                }
-            }
-        }
-    }
-
-    /// Queues the credentials that were laid aside: there is a connection that may carry them.
-    pub(super) fn release_withheld(&mut self, now: Duration) {
-        if self.counts.withheld > 0 {
-            let withheld: Vec<_> = self
-                .items
-                .iter()
-                .filter(|(_, entry)| entry.withheld)
-                .map(|(key, _)| key.clone())
-                .collect();
-            for key in withheld {
-                self.queue(now, &key);
-            }
-        }
-    }
-
-    /// The node has stored every change up to `version`; how many those were, and since when the oldest waited.
-    pub(super) fn ack(&mut self, version: u64) -> (usize, Option<Duration>) {
-        self.acked = self.acked.max(version);
-        let (before, since) = (self.changes.len(), self.oldest_unacked());
-        while let Some(first) = self.changes.first_entry().filter(|first| *first.key() <= version) {
-            let key = first.remove().key;
-            match self.items.get_mut(&key) {
-                Some(entry) if matches!(entry.want, Want::Present(_)) => {
-                    entry.change = None;
-                    entry.held = None;
-                }
-                Some(_) => {
-                    self.items.remove(&key);
-                    self.counts.deletions -= 1;
-                }
-                None => {}
-            }
-        }
-        if self.changes.is_empty() {
-            // An empty map keeps the room of its last entries.
-            self.changes = BTreeMap::new();
-        }
-        (before - self.changes.len(), since)
     }
 }
