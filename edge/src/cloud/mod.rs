@@ -5,6 +5,7 @@ mod admission;
 mod denial;
 mod digesting;
 mod event;
+mod figures;
 mod objects;
 mod reports;
 mod session;
@@ -19,7 +20,11 @@ pub use session::Session;
 
 use std::time::Duration;
 
-use crate::message::{Downstream, OutboxDepth};
+use crate::{
+    message::{Downstream, OutboxDepth},
+    report::{Report, ReportResult},
+};
+use figures::Figures;
 use reports::Reports;
 
 /// All that the manager keeps of one node, over its sessions.
@@ -52,6 +57,29 @@ impl Node {
             objects: NodeObjects::counting_from(version),
             ..Self::default()
         }
+    }
+
+    /// A report that came over a session with this start of the node's local controller was carried out. The node's
+    /// present session tells it at its next [`Input::Wake`].
+    pub fn finish_report(&mut self, boot: &str, report: &Report, verdict: Verdict) {
+        if !self.reports.finish(boot, report.seq, &verdict) {
+            return;
+        }
+        if let (Some(figures), Verdict::Done(ReportResult::Accepted {})) = (self.figures(report), &verdict) {
+            self.objects.carried_out(&report.key, figures);
+        }
+        self.answers.push(verdict.frame(report.seq));
+    }
+
+    fn figures(&self, report: &Report) -> Option<Figures> {
+        Figures::of(report, self.reports.start())
+    }
+
+    /// Whether these are figures of a store that was put back, and newer ones were carried out.
+    fn is_outdated(&self, report: &Report) -> bool {
+        self.figures(report)
+            .zip(self.objects.newest(&report.key))
+            .is_some_and(|(figures, newest)| figures.are_before(newest))
     }
 }
 

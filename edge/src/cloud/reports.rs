@@ -2,29 +2,15 @@
 //!
 //! Decides that a report which is sent again, because its answer was lost with a connection, is answered again rather
 //! than carried out again. The numbers are unique within one start of the node's local controller only, so another
-//! start begins with nothing.
-//!
-//! But where a store of before was put back, figures come that were answered then, and newer ones were since. They are
-//! older by their number and by the node's clock, of which one alone says nothing: a clock may be put right, and numbers
-//! begin again where an old store goes on. Those are answered, and what is newer stands. Rounds and events that come again
-//! say what is there already.
+//! start begins with nothing: what then comes of before is found out by the figures alone ([`super::figures`]), since
+//! rounds and events that come again say what is there already.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    collections::{BTreeSet, VecDeque},
     time::Duration,
 };
 
-use jiff::Timestamp;
-
-use crate::{
-    limits,
-    message::Downstream,
-    report::{Report, ReportResult},
-};
-
-/// Of how many resources it is remembered which figures are the newest.
-const FIGURES: usize = 4096;
+use crate::{limits, message::Downstream, report::ReportResult};
 
 /// What carrying out a report came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,26 +42,10 @@ pub(super) struct Reports {
     boot: String,
     /// How many starts there were before this one.
     starts: u32,
-    /// What is being worked on; of figures, which.
-    pending: BTreeMap<u64, Option<(u64, Figures)>>,
+    /// What is being worked on.
+    pending: BTreeSet<u64>,
     /// In the order in which they were last answered.
     done: VecDeque<(u64, ReportResult)>,
-    /// The newest that were carried out, by the hash of their resource.
-    newest: BTreeMap<u64, Figures>,
-}
-
-/// Figures of a resource, as far as they can be older or newer than others. Small, since most nodes have reported some.
-#[derive(Clone, Debug)]
-struct Figures {
-    start: u32,
-    seq: u64,
-    observed_at: Timestamp,
-}
-
-impl Figures {
-    fn are_before(&self, newest: &Self) -> bool {
-        self.start != newest.start && self.seq <= newest.seq && self.observed_at <= newest.observed_at
-    }
 }
 
 /// What a report that came is.
@@ -92,55 +62,20 @@ pub(super) enum Taken {
 }
 
 impl Reports {
-    /// A session of this start of the node's local controller begins. A store that was there before goes on from some
-    /// number; an empty one, of a node that was installed anew, say, begins again, and so may its clock: what it has to say
-    /// is new whatever its number.
-    pub(super) fn boot(&mut self, boot: &str, has_store: bool) {
+    /// A session of this start of the node's local controller begins.
+    pub(super) fn boot(&mut self, boot: &str) {
         if self.boot != boot {
-            let newest = std::mem::take(&mut self.newest);
             *self = Self {
                 boot: boot.to_owned(),
                 starts: self.starts.wrapping_add(1),
-                newest: if has_store { newest } else { BTreeMap::new() },
                 ..Self::default()
             };
         }
     }
 
-    /// A report has come.
-    pub(super) fn take_report(&mut self, report: &Report) -> Taken {
-        let seq = report.seq;
-        let Some((resource, figures)) = self.figures(report) else {
-            return self.take(seq);
-        };
-        let newest = self.newest.get(&resource);
-        if newest.is_some_and(|newest| figures.are_before(newest)) {
-            return Taken::Done(ReportResult::Accepted {});
-        }
-        let taken = self.take(seq);
-        if taken == Taken::New {
-            self.pending.insert(seq, Some((resource, figures)));
-        }
-        taken
-    }
-
-    fn figures(&self, report: &Report) -> Option<(u64, Figures)> {
-        let mut resource = DefaultHasher::new();
-        (&report.key, &report.uid).hash(&mut resource);
-        let figures = Figures {
-            start: self.starts,
-            seq: report.seq,
-            observed_at: report.observed_at,
-        };
-        report.payload.coalesces().then(|| (resource.finish(), figures))
-    }
-
-    fn carried_out(&mut self, (resource, figures): (u64, Figures)) {
-        self.newest.insert(resource, figures);
-        // Which one is forgotten does not matter: a node has hardly so many.
-        if self.newest.len() > FIGURES {
-            self.newest.pop_first();
-        }
+    /// The number of the present start.
+    pub(super) fn start(&self) -> u32 {
+        self.starts
     }
 
     /// Something with this number has come.
@@ -150,13 +85,13 @@ impl Reports {
             self.done.push_back((seq, result.clone()));
             return Taken::Done(result);
         }
-        if self.pending.contains_key(&seq) {
+        if self.pending.contains(&seq) {
             return Taken::Pending;
         }
         if self.pending.len() >= limits::REPORT_WINDOW {
             return Taken::TooMany;
         }
-        self.pending.insert(seq, None);
+        self.pending.insert(seq);
         Taken::New
     }
 
@@ -170,18 +105,20 @@ impl Reports {
         if self.boot != boot {
             return false;
         }
-        let Some(figures) = self.pending.remove(&seq) else {
+        if !self.pending.remove(&seq) {
             return false;
-        };
+        }
         if let Verdict::Done(result) = verdict {
             self.done.push_back((seq, result.clone()));
-            if let (Some(figures), ReportResult::Accepted {}) = (figures, result) {
-                self.carried_out(figures);
-            }
         }
         // Answers arrive in their order, and the node waits for a window of them at most: for the last ones.
         while self.done.len() > limits::REPORT_WINDOW {
             self.done.pop_front();
+        }
+        if self.pending.is_empty() {
+            // A node that has nothing to say now keeps no room of a busy time, which an empty set does.
+            self.pending = BTreeSet::new();
+            self.done.shrink_to_fit();
         }
         true
     }
@@ -190,7 +127,6 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ObjectKey, ReportPayload};
 
     const ACCEPTED: ReportResult = ReportResult::Accepted {};
     const OK: &Verdict = &Verdict::Done(ACCEPTED);
@@ -198,12 +134,12 @@ mod tests {
     #[test]
     fn a_report_is_carried_out_once_and_answered_as_often_as_asked() {
         let mut reports = Reports::default();
-        reports.boot("a", true);
+        reports.boot("a");
         assert_eq!(reports.take(1), Taken::New);
         assert_eq!(reports.take(1), Taken::Pending);
         assert!(reports.finish("a", 1, OK));
         assert_eq!(reports.take(1), Taken::Done(ACCEPTED));
-        reports.boot("a", true);
+        reports.boot("a");
         assert_eq!(
             reports.take(1),
             Taken::Done(ACCEPTED),
@@ -228,108 +164,13 @@ mod tests {
     #[test]
     fn another_start_of_the_node_counts_anew() {
         let mut reports = Reports::default();
-        reports.boot("a", true);
+        reports.boot("a");
         reports.take(1);
         reports.take(2);
         reports.finish("a", 1, OK);
-        reports.boot("b", true);
+        reports.boot("b");
         assert_eq!(reports.take(1), Taken::New);
         assert!(!reports.finish("a", 2, OK), "an answer to the old start");
-    }
-
-    /// What is said of a Dataset.
-    fn count(dataset: usize, seq: u64, second: i64) -> Report {
-        Report {
-            seq,
-            key: ObjectKey::new("dataset", "default", dataset.to_string()),
-            uid: "u".to_owned(),
-            observed_at: Timestamp::from_second(second).unwrap(),
-            payload: ReportPayload::DatasetSamples { count: 1 },
-        }
-    }
-
-    #[test]
-    fn of_a_store_that_was_put_back_figures_do_not_replace_newer_ones() {
-        let mut reports = Reports::default();
-        reports.boot("a", true);
-        for report in [count(0, 1, 100), count(1, 2, 101), count(0, 3, 102)] {
-            assert_eq!(reports.take_report(&report), Taken::New);
-            assert!(reports.finish("a", report.seq, OK));
-        }
-        reports.boot("b", true);
-        assert_eq!(reports.take_report(&count(0, 1, 100)), Taken::Done(ACCEPTED));
-        let round = ReportPayload::Event {
-            message: serde_json::json!({}).into(),
-        };
-        let event = Report {
-            payload: round,
-            ..count(0, 1, 100)
-        };
-        assert_eq!(reports.take_report(&event), Taken::New, "events are never left out");
-        for (new, why) in [
-            (count(0, 2, 103), "the store goes on from where it was"),
-            (count(0, 4, 7), "the clock was put right"),
-            (count(2, 3, 100), "of this one nothing was said"),
-        ] {
-            assert_eq!(reports.take_report(&new), Taken::New, "{why}");
-        }
-        assert!(reports.finish("b", 4, OK));
-        reports.boot("a", true);
-        assert_eq!(
-            reports.take_report(&count(0, 3, 102)),
-            Taken::New,
-            "newer by the clock than what is there"
-        );
-    }
-
-    #[test]
-    fn figures_that_were_refused_or_put_off_stand_in_the_way_of_none() {
-        let later = Verdict::Later {
-            retry_after: Duration::from_secs(1),
-        };
-        let refused = Verdict::Done(ReportResult::Refused {
-            reason: "no".to_owned(),
-        });
-        for verdict in [later, refused] {
-            let mut reports = Reports::default();
-            reports.take_report(&count(0, 9, 100));
-            reports.finish("", 9, &verdict);
-            reports.boot("b", true);
-            assert_eq!(reports.take_report(&count(0, 8, 99)), Taken::New);
-        }
-    }
-
-    #[test]
-    fn a_node_that_was_installed_anew_is_heard_whatever_its_clock_says() {
-        let mut reports = Reports::default();
-        reports.boot("a", true);
-        reports.take_report(&count(0, 9, 100));
-        reports.finish("a", 9, OK);
-        reports.boot("b", false);
-        assert_eq!(reports.take_report(&count(0, 1, 0)), Taken::New);
-    }
-
-    #[test]
-    fn the_newest_figures_are_remembered_of_so_many_resources() {
-        let mut reports = Reports::default();
-        let all = || (0..FIGURES + 10).zip(1..);
-        for (dataset, seq) in all() {
-            reports.take_report(&count(dataset, seq, 100));
-            reports.finish("", seq, OK);
-        }
-        reports.boot("b", true);
-        let known = all().filter(|(dataset, seq)| {
-            let taken = reports.take_report(&count(*dataset, *seq, 100));
-            reports.finish(
-                "b",
-                *seq,
-                &Verdict::Later {
-                    retry_after: Duration::ZERO,
-                },
-            );
-            taken == Taken::Done(ACCEPTED)
-        });
-        assert_eq!(known.count(), FIGURES);
     }
 
     #[test]
@@ -358,6 +199,10 @@ mod tests {
         assert_eq!(reports.done.len(), limits::REPORT_WINDOW);
         reports.settled(1_000);
         assert_eq!(reports.done.len(), 1);
+        assert_eq!(reports.take(1_001), Taken::New);
+        reports.settled(1_001);
+        reports.finish("", 1_001, OK);
+        assert!(reports.done.capacity() < 5, "{}", reports.done.capacity());
         for seq in 0..limits::REPORT_WINDOW as u64 {
             assert_eq!(reports.take(2_000 + seq), Taken::New);
         }

@@ -93,16 +93,6 @@ impl Closing {
     }
 }
 
-impl Node {
-    /// A report that came over a session with this start of the node's local controller was carried out. The node's
-    /// present session tells it at its next [`Input::Wake`].
-    pub fn finish_report(&mut self, boot: &str, seq: u64, verdict: Verdict) {
-        if self.reports.finish(boot, seq, &verdict) {
-            self.answers.push(verdict.frame(seq));
-        }
-    }
-}
-
 impl Session {
     /// Starts a session of the node that said this, after [`Server::check`]; what to do first. It replaces the node's
     /// session before, which has to be given [`Input::Wake`]. No two sessions may have the same `number`.
@@ -124,7 +114,11 @@ impl Session {
             holds,
         } = hello;
         node.session = Some(number);
-        node.reports.boot(&boot, stored.is_some());
+        node.reports.boot(&boot);
+        if stored.is_none() {
+            // Numbers begin anew in an empty store, of a node that was installed anew, say, and so may its clock.
+            node.objects.forget_figures();
+        }
         // What they answer is sent again, and answered then.
         node.answers = Vec::new();
         node.link = Link::default();
@@ -380,7 +374,12 @@ fn take_report(report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result
         out.push(Output::Send(Downstream::ReportResult { seq, result }));
         return Ok(());
     }
-    match node.reports.take_report(&report) {
+    let taken = if node.is_outdated(&report) {
+        Taken::Done(ReportResult::Accepted {})
+    } else {
+        node.reports.take(seq)
+    };
+    match taken {
         Taken::New => out.push(Output::Report(report)),
         Taken::Pending => {}
         Taken::Done(result) => out.push(Output::Send(Downstream::ReportResult { seq, result })),

@@ -110,7 +110,7 @@ impl Manager {
         } else {
             Verdict::Done(ReportResult::Accepted {})
         };
-        self.node.finish_report(&boot, report.seq, verdict);
+        self.node.finish_report(&boot, &report, verdict);
         (!later).then_some(report)
     }
 

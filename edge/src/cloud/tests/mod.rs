@@ -1,6 +1,7 @@
 //! The manager's end in single steps, against a node that answers by hand.
 
 mod digesting;
+mod figures;
 mod reports;
 mod sessions;
 
@@ -99,6 +100,13 @@ fn report(seq: u64, name: &str, uid: &str) -> Upstream {
         payload,
     };
     Upstream::Report { settled: seq, report }
+}
+
+fn said(frame: Upstream) -> Report {
+    let Upstream::Report { report, .. } = frame else {
+        panic!("{frame:?} is no report")
+    };
+    report
 }
 
 fn sent(outputs: &[Output]) -> Vec<&Downstream> {

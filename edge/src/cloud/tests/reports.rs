@@ -51,11 +51,12 @@ fn what_a_node_may_not_report_is_refused_and_nothing_else_changes() {
     let version = node.objects.version();
     link.frame(&mut node, Upstream::Ack { version });
     let about = |kind: &str, namespace: &str, name: &str, uid: &str| {
-        let Upstream::Report { settled, mut report } = report(7, name, uid) else {
-            panic!()
+        let key = ObjectKey::new(kind, namespace, name);
+        let report = Report {
+            key,
+            ..said(report(7, name, uid))
         };
-        report.key = ObjectKey::new(kind, namespace, name);
-        Upstream::Report { settled, report }
+        Upstream::Report { settled: 7, report }
     };
     let long = "x".repeat(200_000);
     for (frame, word) in [
@@ -99,7 +100,11 @@ fn a_report_that_comes_again_is_answered_again_and_carried_out_once() {
     node.objects.set(NOW, object("d", 1));
     let mut link = Link::live(&mut node);
     assert_eq!(link.frame(&mut node, report(1, "d", "uid-d")).len(), 1);
-    node.finish_report("boot", 1, Verdict::Done(ReportResult::Accepted {}));
+    node.finish_report(
+        "boot",
+        &said(report(1, "d", "uid-d")),
+        Verdict::Done(ReportResult::Accepted {}),
+    );
     assert_eq!(names(&link.wake(&mut node)), ["report-result"]);
     let mut link = Link::live(&mut node);
     assert_eq!(
@@ -123,7 +128,11 @@ fn an_answer_to_another_start_of_the_node_is_not_given_to_this_one() {
     let mut link = Link::live(&mut node);
     link.frame(&mut node, report(1, "d", "uid-d"));
     link.frame(&mut node, report(2, "d", "uid-d"));
-    node.finish_report("boot", 1, Verdict::Done(ReportResult::Accepted {}));
+    node.finish_report(
+        "boot",
+        &said(report(1, "d", "uid-d")),
+        Verdict::Done(ReportResult::Accepted {}),
+    );
     let mut link = Link::start(
         &mut node,
         1,
@@ -133,12 +142,19 @@ fn an_answer_to_another_start_of_the_node_is_not_given_to_this_one() {
             ..hello(None)
         },
     );
-    node.finish_report("boot", 2, Verdict::Done(ReportResult::Accepted {}));
+    node.finish_report(
+        "boot",
+        &said(report(2, "d", "uid-d")),
+        Verdict::Done(ReportResult::Accepted {}),
+    );
     assert!(!names(&link.answer(&mut node, &[])).contains(&"report-result"));
-    let Upstream::Report { settled, mut report } = report(1, "d", "uid-d") else {
-        panic!("it is a report")
+    let another = Report {
+        observed_at: Timestamp::MAX,
+        ..said(report(1, "d", "uid-d"))
     };
-    report.observed_at = Timestamp::MAX;
-    let another = Upstream::Report { settled, report };
+    let another = Upstream::Report {
+        settled: 1,
+        report: another,
+    };
     assert!(matches!(link.frame(&mut node, another)[..], [Output::Report(_)]));
 }
