@@ -254,7 +254,7 @@ impl Collector for HubCounts {
             ),
             (
                 "edge_reports_given_up",
-                "Reports that nodes gave up because their outbox was full, or they were too old",
+                "Reports that were given up because an outbox was full, or they were too old",
                 counted.reports_given_up,
             ),
             (

@@ -3,16 +3,20 @@
 //! Decides what goes to the agent: everything whenever it connects, since it forgets, and of several changes of one
 //! object the last, since it heeds no order; and what was deleted while it was away, as far as this manager knows. Keeps
 //! what the agent reported until it is answered, over its connections, since the agent takes a report for done with once
-//! it is sent.
+//! it is sent. Where too much waits the agent has to wait, too, but not for ever: what is said of one resource may hold up
+//! what is said of others for a while, and then gives way.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::envelope::{Envelope, Said};
 use crate::{
     hash::ContentHash,
-    limits,
     node::{Batch, Change, Outgoing, Wanted},
     object::{Credential, Item, ItemKey, ObjectKey, Row},
     report::{Report, ReportPayload},
@@ -25,6 +29,13 @@ pub const HOMELESS: usize = 64 * 1024;
 /// Bytes of reports that were not answered, from which on nothing is read of the agent. With one more report and those that
 /// waited for their object it has us keep a quarter of a MiB at most.
 pub const OWED: usize = 64 * 1024;
+
+/// Of these, on one resource, so that there is room for what is said of another.
+pub const SHARE: usize = OWED / 2;
+
+/// For how long an agent has to wait because of one resource. Longer than an API server is away that is started anew, and
+/// than a burst of a thousand rounds takes: of these nothing is given up.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one of them takes beside its message.
 const ROW: usize = 512;
@@ -42,8 +53,19 @@ pub struct Agent {
     /// What it was told over earlier connections, and may hold.
     before: BTreeSet<ObjectKey>,
     outbox: BTreeMap<u64, Report>,
+    /// On which resources too much waited, and since when; until nothing of them waits any more.
+    busy: BTreeMap<ObjectKey, Instant>,
     last: u64,
     homeless: VecDeque<Said>,
+}
+
+/// What an agent may report now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Nothing until a report is answered, or until then; none where there is room.
+    pub full_until: Option<Instant>,
+    /// How many reports were given up for it. One that is on its way may arrive all the same.
+    pub given_up: u64,
 }
 
 impl Agent {
@@ -54,6 +76,7 @@ impl Agent {
             held: BTreeMap::new(),
             before: BTreeSet::new(),
             outbox: BTreeMap::new(),
+            busy: BTreeMap::new(),
             last: 0,
             homeless: VecDeque::new(),
         }
@@ -193,10 +216,44 @@ impl Agent {
         self.outbox.insert(self.last, report);
     }
 
-    /// Whether as much is kept as can be under way, so that nothing may be read of the agent: it then waits for itself.
-    pub fn full(&self) -> bool {
-        let bytes: usize = self.outbox.values().map(|report| size(&report.payload)).sum();
-        self.outbox.len() >= limits::REPORT_WINDOW || bytes >= OWED
+    /// Makes room for another report, if that is due. Where there is none nothing may be read of the agent, which then waits
+    /// for itself.
+    pub fn make_room(&mut self, now: Instant) -> Room {
+        let mut given_up = 0;
+        let owed = |key: &ObjectKey| self.outbox.values().any(|report| report.key == *key);
+        self.busy.retain(|key, _| owed(key));
+        while let Some(key) = self.too_much() {
+            let until = *self.busy.entry(key.clone()).or_insert(now) + PATIENCE;
+            if now < until {
+                let full_until = Some(until);
+                return Room { full_until, given_up };
+            }
+            self.give_up(&key);
+            given_up += 1;
+        }
+        let full_until = None;
+        Room { full_until, given_up }
+    }
+
+    /// The resource of which most is owed, where that is too much, or all together is.
+    fn too_much(&self) -> Option<ObjectKey> {
+        let mut owed = BTreeMap::<_, usize>::new();
+        for report in self.outbox.values() {
+            *owed.entry(&report.key).or_default() += size(&report.payload);
+        }
+        let all: usize = owed.values().sum();
+        let (key, most) = owed.into_iter().max_by_key(|(_, bytes)| *bytes)?;
+        (all >= OWED || most >= SHARE).then(|| key.clone())
+    }
+
+    /// Gives up what is owed of this resource: a figure, or the oldest.
+    fn give_up(&mut self, key: &ObjectKey) {
+        let mut owed = self.outbox.iter().filter(|(_, report)| report.key == *key);
+        let oldest = owed.clone().next();
+        let figure = owed.find(|(_, report)| report.payload.coalesces());
+        if let Some(seq) = figure.or(oldest).map(|(seq, _)| *seq) {
+            self.outbox.remove(&seq);
+        }
     }
 
     /// The reports that are wanted, in order.

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    agent::Agent,
+    agent::{Agent, Room},
     envelope::{Envelope, EnvelopeError},
     pipe::PipeDialer,
 };
@@ -89,6 +89,9 @@ pub enum Gone {
 pub trait Ear: Send + Sync {
     /// A message of the agent was not taken.
     fn misheard(&self, node: &str, error: &EnvelopeError);
+
+    /// So many reports of the agent were given up.
+    fn gave_up(&self, node: &str, count: u64);
 }
 
 impl Agents {
@@ -304,7 +307,11 @@ impl Gateway<'_> {
             // A write looks at the state as well, so that it may have changed unnoticed here.
             live |= *self.state.borrow() == State::Live;
             // What is not read waits in the agent, which then waits for itself.
-            let full = self.entry.lock().agent.full();
+            let Room { full_until, given_up } = self.entry.lock().agent.make_room(Instant::now());
+            if given_up > 0 {
+                self.ear.gave_up(self.node, given_up);
+            }
+            let full = full_until.is_some();
             tokio::select! {
                 changed = self.state.changed() => {
                     if changed.is_err() || over(&self.state.borrow_and_update()) {
@@ -328,6 +335,7 @@ impl Gateway<'_> {
                     self.report_written();
                 }
                 () = self.entry.room.notified(), if full => {}
+                () = sleep_until(full_until.unwrap_or(self.ping_at)), if full => {}
                 message = self.wire.recv(), if !full => match message {
                     Some(Ok(message)) => {
                         if !self.heard(&message) {

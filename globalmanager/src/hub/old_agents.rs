@@ -3,7 +3,10 @@
 //! Decides who may come by it: whoever says the name of a node that has not proven more elsewhere. All else is decided as
 //! for any node: to the hub a gateway's session is one.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use axum::{
     Extension, Router,
@@ -217,6 +220,18 @@ impl Ear for Hub {
         self.shared.counters.reports_denied.count(error.word());
         if let Some(left_out) = self.shared.lines.denied.line() {
             tracing::warn!(node, %error, left_out, "an old agent may not say that");
+        }
+    }
+
+    fn gave_up(&self, node: &str, count: u64) {
+        self.shared.counters.reports_given_up.fetch_add(count, Relaxed);
+        if let Some(left_out) = self.shared.lines.given_up.line() {
+            tracing::warn!(
+                node,
+                count,
+                left_out,
+                "reports of an old agent were given up: more was said of a resource than is taken"
+            );
         }
     }
 }

@@ -1,13 +1,17 @@
 //! The words of the old protocol, and what an agent is told.
 
+mod room;
 mod told;
+
+use std::time::Duration;
 
 use axum::serve::Listener as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
-    agent::{Agent, HOMELESS, OWED},
+    agent::{Agent, HOMELESS, OWED, PATIENCE, Room, SHARE},
     envelope::{Envelope, Said},
     pipe::pipes,
 };
@@ -253,7 +257,8 @@ fn what_somebody_can_have_kept_who_says_a_name_is_bounded() {
     told(&mut agent, puts);
     let kept = owed(&agent).len();
     assert!(kept > 0 && kept * 1_000 < HOMELESS, "{kept}");
-    assert_eq!(agent.full(), kept >= limits::REPORT_WINDOW);
+    let (full_until, given_up) = (None, 0);
+    assert_eq!(agent.make_room(Instant::now()), Room { full_until, given_up });
     assert!(!agent.disconnected() || agent.holds() > 0);
 }
 
@@ -281,23 +286,6 @@ fn no_figure_takes_the_place_of_an_event_that_waits_for_its_object() {
         .filter(|owed| matches!(owed, Outgoing::Report(report) if !report.payload.coalesces()));
     assert_eq!(events.count(), 2);
     assert!(owed.len() > 2, "there is room for figures, too");
-}
-
-#[test]
-fn what_is_kept_of_reports_is_bounded_in_bytes() {
-    for length in [1, 1_000, 100_000] {
-        let mut agent = Agent::new("b".to_owned());
-        told(&mut agent, vec![Change::Put(object("d", 1))]);
-        let mut taken = 0;
-        while !agent.full() {
-            agent.report(NOW, event("d", &"x".repeat(length)));
-            taken += 1;
-        }
-        assert!(taken == 1 || length * taken < 2 * OWED, "{taken} of {length}");
-        assert_eq!(owed(&agent).len(), taken, "none is dropped");
-        agent.settle(1);
-        assert!(!agent.full(), "there is room again");
-    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Sedna's own local controller, by a stand-in that reads and writes what that one does, against the real engine.
 
+mod busy;
 mod rooms;
 
 use std::{collections::BTreeMap, time::Duration};
