@@ -19,6 +19,7 @@ use crate::{
     hash::ContentHash,
     node::{Batch, Change, Outgoing, Wanted},
     object::{Credential, Item, ItemKey, ObjectKey, Row},
+    position::Epoch,
     report::{Report, ReportPayload},
 };
 
@@ -49,6 +50,8 @@ fn size(payload: &ReportPayload) -> usize {
 pub struct Agent {
     /// Unique to this state, as the start of a local controller is.
     boot: String,
+    /// The manager that last told it anything.
+    heard: Option<Epoch>,
     held: BTreeMap<ItemKey, Item>,
     /// What it was told over earlier connections, and may hold.
     before: BTreeSet<ObjectKey>,
@@ -73,6 +76,7 @@ impl Agent {
     pub fn new(boot: String) -> Self {
         Self {
             boot,
+            heard: None,
             held: BTreeMap::new(),
             before: BTreeSet::new(),
             outbox: BTreeMap::new(),
@@ -104,8 +108,9 @@ impl Agent {
         (self.held.len() + self.before.len()) as u64
     }
 
-    /// Takes changes; what to tell the agent.
+    /// Takes changes; what to tell the agent. The first ones of a session come before anything is asked of it.
     pub fn apply(&mut self, now: Timestamp, batch: Batch) -> Vec<Envelope> {
+        self.hear(batch.position.epoch);
         let mut touched = BTreeSet::new();
         for change in batch.changes {
             let key = change.key();
@@ -185,9 +190,13 @@ impl Agent {
         }
     }
 
-    /// Another manager may have been told newer figures than those that were not answered yet: they are worth nothing now.
-    pub fn outdated(&mut self) {
-        self.outbox.retain(|_, report| !report.payload.coalesces());
+    /// A manager of this epoch tells. Where another one may have led since the last, that one may have been told newer figures
+    /// than those that were not answered yet: they are worth nothing now.
+    fn hear(&mut self, epoch: Epoch) {
+        if self.heard.as_ref().is_some_and(|before| !epoch.follows(before)) {
+            self.outbox.retain(|_, report| !report.payload.coalesces());
+        }
+        self.heard = Some(epoch);
     }
 
     /// Gives reports that waited for their object to it.

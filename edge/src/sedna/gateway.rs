@@ -24,7 +24,7 @@ use super::{
     pipe::PipeDialer,
 };
 use crate::{
-    Epoch, limits,
+    limits,
     link::{self, Signals, Store},
     node::{Batch, Identity, Outgoing, Session, State, Wanted},
     object::Row,
@@ -50,13 +50,7 @@ const REMEMBERED: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// The agents, by node. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Agents(Arc<Mutex<Known>>);
-
-#[derive(Debug, Default)]
-struct Known {
-    entries: HashMap<String, Arc<Entry>>,
-    epoch: Option<Epoch>,
-}
+pub struct Agents(Arc<Mutex<HashMap<String, Arc<Entry>>>>);
 
 #[derive(Debug)]
 struct Entry {
@@ -95,17 +89,8 @@ pub trait Ear: Send + Sync {
 }
 
 impl Agents {
-    /// The manager leads under this epoch. Between two terms that do not follow each other another one has led.
-    pub fn lead(&self, epoch: &Epoch) {
-        let mut known = self.lock();
-        let before = known.epoch.replace(epoch.clone());
-        if before.is_some_and(|before| !epoch.follows(&before)) {
-            known.entries.values().for_each(|entry| entry.lock().agent.outdated());
-        }
-    }
-
     fn connected(&self, node: &str) -> (Arc<Entry>, u64) {
-        let agents = &mut self.lock().entries;
+        let mut agents = self.lock();
         // Whenever one comes is often enough: what is kept of all is bounded.
         let now = Instant::now();
         agents.retain(|_, entry| entry.lock().gone.is_none_or(|gone| now < gone + REMEMBERED));
@@ -133,7 +118,7 @@ impl Agents {
     }
 
     fn disconnected(&self, node: &str, turn: u64) {
-        let agents = &mut self.lock().entries;
+        let mut agents = self.lock();
         let Some(entry) = agents.get(node) else { return };
         let mut state = entry.lock();
         if state.number != turn {
@@ -147,7 +132,7 @@ impl Agents {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -172,11 +172,10 @@ impl Door {
             let why = format!("the header {NODE_NAME} is {name:?}: the node's name in Kubernetes is right");
             return Err(("no_name", StatusCode::BAD_REQUEST, why));
         }
-        let Some(term) = self.hub.shared.term.borrow().clone() else {
+        if !self.hub.leads() {
             let why = "this manager does not serve nodes now: come again".to_owned();
             return Err(("not_leading", StatusCode::SERVICE_UNAVAILABLE, why));
-        };
-        self.agents.lead(&term.server.epoch);
+        }
         let proves = |why: String| ("proves", StatusCode::FORBIDDEN, why);
         match &*self.hub.shared.joined.borrow() {
             Joined::Nobody => {}

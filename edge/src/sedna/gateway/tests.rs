@@ -1,14 +1,14 @@
 //! Which agents are remembered.
 
 use super::*;
-use crate::{Object, ObjectKey, Position, ReportPayload, node::Change, sedna::envelope::Said};
+use crate::{Epoch, Object, ObjectKey, Position, ReportPayload, node::Change, sedna::envelope::Said};
 
 fn epoch(transitions: u64) -> Epoch {
     let lease = "l".to_owned();
     Epoch { lease, transitions }
 }
 
-fn placed() -> Batch {
+fn placed(epoch: Epoch) -> Batch {
     let object = Object {
         key: ObjectKey::new("dataset", "default", "d"),
         uid: "u".to_owned(),
@@ -17,7 +17,7 @@ fn placed() -> Batch {
     };
     Batch {
         changes: vec![Change::Put(object)],
-        position: Position::start("c", epoch(0)),
+        position: Position::start("c", epoch),
     }
 }
 
@@ -26,30 +26,25 @@ async fn one_that_has_gone_is_remembered_for_a_time_if_something_is_placed_on_it
     let agents = Agents::default();
     let (_, turn) = agents.connected("idle");
     agents.disconnected("idle", turn);
-    assert_eq!(agents.lock().entries.len(), 0, "nothing is placed on it");
+    assert_eq!(agents.lock().len(), 0, "nothing is placed on it");
     let (entry, turn) = agents.connected("edge-1");
-    entry.lock().agent.apply(Timestamp::UNIX_EPOCH, placed());
+    entry.lock().agent.apply(Timestamp::UNIX_EPOCH, placed(epoch(0)));
     agents.disconnected("edge-1", turn);
     tokio::time::advance(REMEMBERED / 2).await;
     let (_, turn) = agents.connected("edge-1");
     assert_eq!(entry.lock().number, turn, "it is the same");
     tokio::time::advance(2 * REMEMBERED).await;
     agents.connected("edge-2");
-    assert!(
-        agents.lock().entries.contains_key("edge-1"),
-        "it has been there all the time"
-    );
+    assert!(agents.lock().contains_key("edge-1"), "it has been there all the time");
     agents.disconnected("edge-1", turn);
     tokio::time::advance(REMEMBERED).await;
     agents.connected("edge-3");
-    assert!(!agents.lock().entries.contains_key("edge-1"));
+    assert!(!agents.lock().contains_key("edge-1"));
 }
 
 #[test]
 fn a_figure_that_was_not_answered_is_worth_nothing_once_another_manager_has_led() {
-    let agents = Agents::default();
-    agents.lead(&epoch(3));
-    let (entry, _) = agents.connected("edge-1");
+    let mut agent = Agent::new("b".to_owned());
     let said = |payload| Said {
         key: ObjectKey::new("dataset", "default", "d"),
         payload,
@@ -63,21 +58,21 @@ fn a_figure_that_was_not_answered_is_worth_nothing_once_another_manager_has_led(
         after: 0,
         limit: 100,
     };
-    let owed = || entry.lock().agent.fetch(&all).len();
-    entry.lock().agent.apply(Timestamp::UNIX_EPOCH, placed());
-    entry.lock().agent.report(Timestamp::UNIX_EPOCH, event);
-    entry.lock().agent.report(Timestamp::UNIX_EPOCH, figure());
-    agents.lead(&epoch(4));
-    assert_eq!(owed(), 2, "nobody has led in between");
-    agents.lead(&epoch(6));
-    assert_eq!(owed(), 1, "what happened is told all the same");
-    entry.lock().agent.report(Timestamp::UNIX_EPOCH, figure());
-    agents.lead(&epoch(6));
-    assert_eq!(owed(), 2);
+    let owed_to = |agent: &mut Agent, epoch: Epoch| {
+        agent.connected();
+        agent.apply(Timestamp::UNIX_EPOCH, placed(epoch));
+        agent.fetch(&all).len()
+    };
+    owed_to(&mut agent, epoch(3));
+    agent.report(Timestamp::UNIX_EPOCH, event);
+    agent.report(Timestamp::UNIX_EPOCH, figure());
+    assert_eq!(owed_to(&mut agent, epoch(4)), 2, "nobody has led in between");
+    assert_eq!(owed_to(&mut agent, epoch(6)), 1, "what happened is told all the same");
+    agent.report(Timestamp::UNIX_EPOCH, figure());
+    assert_eq!(owed_to(&mut agent, epoch(6)), 2);
     let another = Epoch {
         lease: "m".to_owned(),
         transitions: 6,
     };
-    agents.lead(&another);
-    assert_eq!(owed(), 1, "who held another Lease is not known");
+    assert_eq!(owed_to(&mut agent, another), 1, "who held another Lease is not known");
 }

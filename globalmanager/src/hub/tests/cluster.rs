@@ -48,7 +48,8 @@ pub(super) const NODE: &str = "edge-1";
 /// Both ends of connections without a network, so that time can be virtual.
 pub(super) fn pipes() -> (PipeDialer, Pipes) {
     let (dial, taken) = mpsc::channel(1);
-    (PipeDialer(dial), Pipes(taken))
+    let bytes = 1 << 16;
+    (PipeDialer { dial, bytes }, Pipes(taken))
 }
 
 pub(super) struct Pipes(mpsc::Receiver<DuplexStream>);
@@ -70,7 +71,17 @@ impl Listener for Pipes {
 }
 
 #[derive(Clone)]
-pub(super) struct PipeDialer(mpsc::Sender<DuplexStream>);
+pub(super) struct PipeDialer {
+    dial: mpsc::Sender<DuplexStream>,
+    bytes: usize,
+}
+
+impl PipeDialer {
+    /// One whose connections hold only so many bytes that are not read yet.
+    pub(super) fn holding(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
+}
 
 impl Dialer for PipeDialer {
     type Io = DuplexStream;
@@ -80,8 +91,8 @@ impl Dialer for PipeDialer {
     }
 
     async fn dial(&self) -> io::Result<DuplexStream> {
-        let (near, far) = tokio::io::duplex(1 << 16);
-        self.0.send(far).await.map_err(io::Error::other)?;
+        let (near, far) = tokio::io::duplex(self.bytes);
+        self.dial.send(far).await.map_err(io::Error::other)?;
         Ok(near)
     }
 }
@@ -169,7 +180,8 @@ impl Cluster {
         self.lead_in(0, reports);
     }
 
-    fn lead_in(&self, transitions: u64, reports: impl FnOnce(Engine) -> Arc<dyn Reports>) {
+    /// Begins this term, likewise.
+    pub(super) fn lead_in(&self, transitions: u64, reports: impl FnOnce(Engine) -> Arc<dyn Reports>) {
         let (cluster, lease) = ("c".to_owned(), "l".to_owned());
         let epoch = Epoch { lease, transitions };
         self.hub.lead(Server { cluster, epoch }, reports(self.engine.clone()));

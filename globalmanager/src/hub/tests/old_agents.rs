@@ -2,8 +2,9 @@
 
 mod busy;
 mod rooms;
+mod terms;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{SinkExt as _, StreamExt as _};
