@@ -96,6 +96,10 @@ async fn hello(
                     return Err(("not_known", cause, Some(hub.come_back())));
                 }
             }
+            hub.may_stand_in(&hello.agent, &hello.node).map_err(|hint| {
+                let reason = RefusedReason::Node;
+                ("proves", hint.clone(), Some(Downstream::Refused { reason, hint }))
+            })?;
             let place = socket.place().map_or(Ok(()), |place| place.prove(&hello.node));
             place.map_err(|turned| {
                 let (reason, hint) = (RefusedReason::Node, turned.to_string());

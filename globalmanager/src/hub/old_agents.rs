@@ -102,6 +102,16 @@ impl Hub {
         self.serve_old_agents_on(old, nodelay(listener), stop).await;
     }
 
+    /// Whether an agent of this version may have the session of this node now; why not. Between an old agent's admission and
+    /// its session a local controller of ours may have come.
+    pub(super) fn may_stand_in(&self, agent: &str, node: &str) -> Result<(), String> {
+        let ours = || self.agent_of(node).is_some_and(|present| present != AGENT);
+        if agent == AGENT && ours() {
+            return Err(format!("node {node} is connected by a local controller of Skerry"));
+        }
+        Ok(())
+    }
+
     /// As [`Hub::serve_old_agents`], on any listener.
     pub async fn serve_old_agents_on(
         &self,
@@ -190,11 +200,7 @@ impl Door {
                 )));
             }
         }
-        if self.hub.agent_of(name).is_some_and(|agent| agent != AGENT) {
-            return Err(proves(format!(
-                "node {name} is connected by a local controller of Skerry"
-            )));
-        }
+        self.hub.may_stand_in(AGENT, name).map_err(proves)?;
         let room = self.rooms.take(&self.hub, name).map_err(|whose| {
             let why = format!("as many old agents are connected as may be{whose}: come again");
             ("agents", StatusCode::TOO_MANY_REQUESTS, why)

@@ -64,3 +64,17 @@ async fn one_that_is_let_in_terms_before_its_upgrade_ends_belongs_to_the_present
     lc.settle().await;
     assert_eq!(counted().await, 10);
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_let_in_before_a_local_controller_of_ours_comes_does_not_take_its_place() {
+    let (cluster, dialer) = world(OldAgents::default()).await;
+    let io = ask(dialer).await;
+    sleep(Duration::from_secs(1)).await;
+    let node = Running::start(cluster.serve());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(cluster.hub.agent_of(NODE).as_deref(), Some("test"));
+    upgraded(io).await.ended().await;
+    assert_eq!(cluster.hub.agent_of(NODE).as_deref(), Some("test"));
+    assert_eq!(cluster.hub.snapshot().refused, [("proves", 1)].into());
+    node.stop().await;
+}
