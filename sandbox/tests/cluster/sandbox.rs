@@ -7,7 +7,7 @@ use kube::{Api, Client, Config, ResourceExt};
 use serde_json::json;
 use skerry_sandbox::cluster::{Image, NodeSpec, Options, Sandbox};
 
-use crate::support::{eventually, phase, pod, pod_when};
+use crate::support::{phase, pod, pod_when, soon};
 
 fn options(folder: &std::path::Path) -> Options {
     let mut options = Options::new(folder);
@@ -76,7 +76,7 @@ async fn two_run_beside_each_other_and_leave_nothing() {
     let (a, b) = tokio::join!(start_pod(&clients[0]), start_pod(&clients[1]));
     assert_ne!(a.status.unwrap().pod_ip, b.status.unwrap().pod_ip);
     // While a process becomes another one, nobody can read its environment.
-    eventually(async || match (marked(one.path()), marked(two.path())) {
+    soon(async || match (marked(one.path()), marked(two.path())) {
         (1, 1) => Ok(()),
         found => Err(format!("{found:?} processes")),
     })
