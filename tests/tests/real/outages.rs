@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{CLOUD, Cluster, EDGE, JOB, SERVICE};
 
-/// The whole manager: lease, hub, and what it says of itself.
+/// The whole manager, with the rights of the chart's: lease, hub, and what it says of itself.
 struct Manager {
     admin: String,
     running: JoinHandle<()>,
@@ -21,8 +21,9 @@ struct Manager {
 impl Manager {
     fn start(cluster: &Cluster) -> Self {
         let admin = format!("127.0.0.1:{}", free_port());
+        let account = cluster.plane().manager.as_ref().unwrap();
         let config = Config::load(Flags {
-            kubeconfig: Some(cluster.plane().kubeconfig.clone()),
+            kubeconfig: Some(account.clone()),
             websocket_address: Some("127.0.0.1".to_owned()),
             websocket_port: Some(free_port()),
             admin_address: Some(admin.clone()),
