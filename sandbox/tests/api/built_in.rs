@@ -31,6 +31,35 @@ async fn post(server: &ApiServer, path: &str, body: &Value) -> kube::Result<Valu
         .await
 }
 
+/// What a server warns of in its answer to a request that succeeds.
+async fn warnings(server: &ApiServer, request: http::request::Builder, body: &Value) -> Vec<String> {
+    let request = request.header("content-type", "application/merge-patch+json");
+    let body = kube::client::Body::from(body.to_string().into_bytes());
+    let answer = server.client().send(request.body(body).unwrap()).await.unwrap();
+    assert!(answer.status().is_success(), "{answer:?}");
+    let warnings = answer.headers().get_all(http::header::WARNING).iter();
+    warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_headless_service_that_is_to_be_sticky_is_taken_with_a_warning() {
+    let server = ApiServer::new();
+    let path = "/api/v1/namespaces/default/services";
+    let headless = json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]}});
+    post(&server, path, &headless).await.unwrap();
+    let said = "299 - \"spec.SessionAffinity is ignored for headless services\"";
+    let request = || http::Request::patch(format!("{path}/s"));
+    for (affinity, wanted) in [("ClientIP", vec![said]), ("None", vec![])] {
+        let affinity = json!({"spec": {"sessionAffinity": affinity}});
+        assert_eq!(warnings(&server, request(), &affinity).await, wanted);
+        assert_eq!(
+            warnings(&server, request(), &affinity).await,
+            wanted,
+            "though nothing changes"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn pods_are_completed_and_written_in_one_way() {
     let server = ApiServer::new();

@@ -68,7 +68,9 @@ const TABLE: &[Entry] = &[
     Entry {
         what: "warnings about the body of a request that is refused for another reason",
         reason: "the refusal is what whoever asked has to mend first",
-        matches: |difference| difference.at.starts_with("/warnings/") && difference.sandbox.is_none(),
+        matches: |difference| {
+            difference.code >= 400 && difference.at.starts_with("/warnings/") && difference.sandbox.is_none()
+        },
     },
     Entry {
         what: "the end of the refusal of a pod's update",

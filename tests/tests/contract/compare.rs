@@ -14,6 +14,8 @@ pub struct Difference {
     pub step: usize,
     /// What was asked.
     pub ask: String,
+    /// The status code of Kubernetes' answer.
+    pub code: u16,
     /// Where in the answer, as a JSON pointer whose first part is `type`, `warnings` or `body`; empty where the codes differ.
     pub at: String,
     /// What Kubernetes has there.
@@ -42,6 +44,8 @@ impl fmt::Display for Difference {
 
 /// What differs, the request left open.
 pub fn trees(real: &Value, sandbox: &Value) -> Vec<Difference> {
+    let code = real["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+    let code = code.unwrap_or_default();
     // Of answers that are of another kind altogether, the fields say little.
     if real["code"] != sandbox["code"] {
         let short = |answer: &Value| match &answer["body"]["message"] {
@@ -49,6 +53,7 @@ pub fn trees(real: &Value, sandbox: &Value) -> Vec<Difference> {
             message => json!({"code": answer["code"], "message": message}),
         };
         return vec![Difference {
+            code,
             real: Some(short(real)),
             sandbox: Some(short(sandbox)),
             ..Difference::default()
@@ -56,6 +61,9 @@ pub fn trees(real: &Value, sandbox: &Value) -> Vec<Difference> {
     }
     let mut found = Vec::new();
     walk("", Some(real), Some(sandbox), &mut found);
+    for difference in &mut found {
+        difference.code = code;
+    }
     found
 }
 

@@ -159,7 +159,19 @@ pub(super) fn unknown_finalizers(metadata: &Value) -> Vec<FieldError> {
 }
 
 /// What its author should know about an object, though it is taken.
-pub(super) fn warning(resource: &Resource) -> Option<&'static str> {
-    let deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
-    (resource.names.kind == "Endpoints").then_some(deprecated)
+pub(super) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    let warning = match resource.names.kind.as_str() {
+        "Endpoints" => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        "Service" => without_effect(object),
+        _ => None,
+    };
+    warning.into_iter().map(str::to_owned).collect()
+}
+
+/// A headless service leads nobody anywhere, so it cannot lead anybody to where it was led before.
+fn without_effect(service: &Value) -> Option<&'static str> {
+    let says = |field: &str, value: &str| service.pointer(field).is_some_and(|said| said == value);
+    let headless = says("/spec/type", "ClusterIP") && says("/spec/clusterIP", "None");
+    let sticky = service.pointer("/spec/sessionAffinity").is_some() && !says("/spec/sessionAffinity", "None");
+    (headless && sticky).then_some("spec.SessionAffinity is ignored for headless services")
 }

@@ -74,13 +74,20 @@ impl Call<'_> {
         }
         if !resource.custom {
             builtin::shape(resource, object);
-            warnings.extend(builtin::warning(resource).map(str::to_owned));
         }
         warnings.extend(dedup_owners(object, source));
         if disowned {
             set_meta(object, "managedFields", Some(nobody));
         }
         Ok(warnings)
+    }
+
+    /// What its author should know about an object that is taken.
+    pub(super) fn advice(&self, object: &Value) -> Vec<String> {
+        if self.resource.custom || !self.request.subresource.is_empty() {
+            return Vec::new();
+        }
+        builtin::warnings(self.resource, object)
     }
 
     /// A patch leaves an object what it was.

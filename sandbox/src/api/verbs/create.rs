@@ -56,7 +56,7 @@ impl State {
         call: &Call<'_>,
         mut object: Value,
         options: &WriteOptions,
-        warnings: Vec<String>,
+        mut warnings: Vec<String>,
     ) -> Result<Reply, ApiError> {
         to_storage(call.resource, &mut object);
         call.strip(&mut object);
@@ -88,6 +88,7 @@ impl State {
             return Err(error);
         }
         self.address(call, &mut object, None, options.dry_run)?;
+        warnings.extend(call.advice(&object));
         let object = if options.dry_run {
             set_meta(&mut object, "resourceVersion", None);
             Object::detached(object, self.store.revision())

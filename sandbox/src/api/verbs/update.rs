@@ -54,7 +54,7 @@ impl State {
         old: &Arc<Object>,
         mut new: Value,
         options: &WriteOptions,
-        warnings: Vec<String>,
+        mut warnings: Vec<String>,
     ) -> Result<Reply, ApiError> {
         let (resource, name) = (call.resource, &call.request.name);
         to_storage(resource, &mut new);
@@ -96,6 +96,7 @@ impl State {
         };
         set_meta(&mut new, "generation", generation);
         self.address(call, &mut new, Some(&old.value), options.dry_run)?;
+        warnings.extend(call.advice(&new));
         keep_times(&old.value, &mut new);
         let answer = |object: Arc<Object>| {
             Ok(Reply::Object {
