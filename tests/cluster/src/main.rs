@@ -1,5 +1,6 @@
 //! `tests/cluster/run`: builds a real Kubernetes, starts it, runs the scenarios on it.
 
+mod plan;
 mod planes;
 mod tier;
 
@@ -13,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use serde::{Deserialize, Serialize};
 use skerry_cluster::{
     abilities::{self, Abilities},
@@ -25,6 +26,7 @@ use skerry_cluster::{
     table::{self, Run, SECTIONS, Section},
 };
 
+use plan::{Asked, Measured, Skipped, Tier, Tiers, Version, plan};
 use planes::{role, run_contract, run_scenarios};
 use tier::Equipment;
 
@@ -57,9 +59,14 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Whether nothing is left out.
-    fn is_everything(&self) -> bool {
-        self.filter.is_empty() && self.only.is_none() && self.test.is_none()
+    /// What of them says which tiers run.
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            filtered: !self.filter.is_empty(),
+            only: self.only,
+            test: self.test.as_deref(),
+            kubernetes: self.kubernetes,
+        }
     }
 
     /// A run of a program as these arguments ask.
@@ -70,40 +77,6 @@ impl Arguments {
             whole: self.filter.is_empty(),
         }
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Version {
-    #[value(name = "1.34")]
-    WithNodes,
-    #[value(name = "1.36")]
-    Newest,
-}
-
-impl Version {
-    fn name(self) -> &'static str {
-        match self {
-            Self::WithNodes => "1.34",
-            Self::Newest => "1.36",
-        }
-    }
-}
-
-/// The test programs that run on control planes, one after the other.
-const SCENARIOS: [&str; 3] = ["operator", "real", "kubectl"];
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Tier {
-    /// The scenarios, on control planes with stand-in nodes.
-    Scenarios,
-    /// The chart and the examples, on two hosts with real nodes.
-    Hosts,
-    /// The manager's bench.
-    Scale,
-    /// The edge link's bench; not part of a whole run.
-    Edge,
-    /// The sandbox beside an API server on its own: the same requests to both.
-    Contract,
 }
 
 /// What is built outside, for use inside.
@@ -117,8 +90,8 @@ struct Built {
     hosts: Option<Equipment>,
     contract: Option<PathBuf>,
     bench: Option<Bench>,
-    /// What cannot run here, and why.
-    skipped: Vec<String>,
+    /// What does not run, and why.
+    skipped: Vec<Skipped>,
 }
 
 /// Where a skipped tier is a failure.
@@ -152,16 +125,17 @@ fn enclosed(arguments: &[OsString], with_cgroup: bool) -> anyhow::Result<ExitCod
     Ok(enclosure::code(enclosure::enclose(arguments, with_cgroup)?))
 }
 
-/// Says what cannot run here, last of all, and whether that is a failure.
-fn end(good: bool, skipped: &[String]) -> ExitCode {
-    for tier in skipped {
-        println!("skipped: {tier}");
+/// Says what did not run, last of all, and whether that is a failure.
+fn end(good: bool, skipped: &[Skipped]) -> ExitCode {
+    for skipped in skipped {
+        println!("{skipped}");
     }
     let required = env::var_os(REQUIRE).is_some_and(|value| value == "1");
-    if !skipped.is_empty() && !required {
+    let lacks = skipped.iter().any(|skipped| skipped.by_the_machine);
+    if lacks && !required {
         println!("(with {REQUIRE}=1 that is a failure)");
     }
-    if good && (skipped.is_empty() || !required) {
+    if good && !(lacks && required) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -170,71 +144,48 @@ fn end(good: bool, skipped: &[String]) -> ExitCode {
 
 /// Builds all that needs the world outside, then goes inside.
 fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let Arguments {
-        filter,
-        only,
-        planes: _,
-        test,
-        kubernetes,
-        table,
-        helm,
-        sizes,
-    } = Arguments::parse();
+    let asked = Arguments::parse();
     let workshop = Workshop::new(here().join("kubernetes"))?;
-    if table {
+    if asked.table {
         return write_table();
     }
-    if helm {
+    if asked.helm {
         println!("{}", workshop.helm()?.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let mut skipped = vec![];
     let abilities = Abilities::find();
-    if let Abilities::Nothing(why) = &abilities {
-        return Ok(end(true, &[format!("everything: {why}")]));
+    let (mut tiers, mut skipped) = plan(&abilities, &asked.asked());
+    if tiers.hosts
+        && let Err(error) = packages::install()
+    {
+        skipped.push(Skipped::hosts(&format!("{error:#}")));
+        tiers.hosts = false;
     }
-    let wanted = |tier| only.is_none_or(|only| only == tier);
-    // A filter names scenarios, and so does a program.
-    let named = !filter.is_empty() || test.is_some();
-    let hosts = wanted(Tier::Hosts) && (!named || only.is_some()) && kubernetes == Version::WithNodes;
-    let mut scenarios = SCENARIOS.to_vec();
-    scenarios.retain(|name| wanted(Tier::Scenarios) && test.as_ref().is_none_or(|test| test == name));
-    let everything = !named && only.is_none();
-    // The sandbox is made after the Kubernetes that has nodes.
-    let with_nodes = everything && kubernetes == Version::WithNodes;
-    let contract = with_nodes || only == Some(Tier::Contract);
-    let kept_from = match &abilities {
-        Abilities::ControlPlanes(why) => Some(why.clone()),
-        _ if hosts => packages::install().err().map(|error| format!("{error:#}")),
-        _ => None,
-    };
-    let hosts = match kept_from.filter(|_| hosts) {
-        Some(why) => {
-            skipped.push(format!("{HOSTS}: {why}"));
-            false
-        }
-        None => hosts,
-    };
+    if tiers == Tiers::default() {
+        // A run of nothing shows nothing, unless it was the machine's to refuse.
+        let refused = skipped.iter().any(|skipped| skipped.by_the_machine);
+        return Ok(end(refused, &skipped));
+    }
     let mut built = Built {
-        kubernetes: match kubernetes {
+        kubernetes: match asked.kubernetes {
             Version::WithNodes => workshop.kubernetes()?,
             Version::Newest => workshop.newest()?,
         },
-        role: if scenarios.is_empty() {
+        role: if tiers.scenarios.is_empty() {
             String::new()
         } else {
             role(&workshop)?
         },
-        scenarios: test_programs(&scenarios)?,
-        hosts: hosts.then(|| Equipment::gather(&workshop)).transpose()?,
-        contract: test_programs(if contract { &["contract"] } else { &[] })?
+        scenarios: test_programs(&tiers.scenarios)?,
+        hosts: tiers.hosts.then(|| Equipment::gather(&workshop)).transpose()?,
+        contract: test_programs(if tiers.contract { &["contract"] } else { &[] })?
             .pop()
             .map(|(_, program)| program),
-        bench: match only {
-            Some(Tier::Scale) => Some(sizes.manager()?),
-            Some(Tier::Edge) => Some(sizes.edge()?),
-            None if with_nodes => Some(Bench::shortened()?),
-            _ => None,
+        bench: match tiers.bench {
+            Some(Measured::Scale) => Some(asked.sizes.manager()?),
+            Some(Measured::Edge) => Some(asked.sizes.edge()?),
+            Some(Measured::Shortened) => Some(Bench::shortened()?),
+            None => None,
         },
         skipped,
     };
@@ -245,10 +196,6 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     inside.extend_from_slice(arguments);
     enclosed(&inside, abilities == Abilities::Hosts)
 }
-
-/// What skipping the hosts is called.
-const HOSTS: &str = "the two hosts (containers, the chart on real nodes, cuts and power failures), and whether the manager has \
-                     a use for all of its rights";
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -301,7 +248,7 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let hosts = built.hosts.as_ref().filter(|hosts| match hosts.try_container() {
         Ok(()) => true,
         Err(error) => {
-            skipped.push(format!("{HOSTS}: {error:#}"));
+            skipped.push(Skipped::hosts(&format!("{error:#}")));
             false
         }
     });
@@ -319,7 +266,7 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         good &= held;
         used.extend(rights);
     }
-    if hosts.is_some() && arguments.is_everything() {
+    if hosts.is_some() && arguments.asked().is_everything() {
         good &= all_are_used(&built.role, &used)?;
     }
     if built.scenarios.is_empty() {
