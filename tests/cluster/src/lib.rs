@@ -18,5 +18,6 @@ pub mod pki;
 pub mod process;
 pub mod programs;
 pub mod real;
+pub mod results;
 pub mod rights;
 pub mod table;

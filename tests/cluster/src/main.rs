@@ -22,8 +22,9 @@ use skerry_cluster::{
     benches::{Bench, Sizes},
     enclosure, machine, packages,
     programs::built,
+    results::{Run, Sources},
     rights::{self, Right},
-    table::{self, Run, SECTIONS, Section},
+    table::{self, SECTIONS, Section},
 };
 
 use plan::{Asked, Measured, Skipped, Tier, Tiers, Version, plan};
@@ -70,11 +71,12 @@ impl Arguments {
     }
 
     /// A run of a program as these arguments ask.
-    fn run<'a>(&self, program: &'a str) -> Run<'a> {
+    fn run<'a>(&self, program: &'a str, sources: &'a Sources) -> Run<'a> {
         Run {
             program,
             place: self.kubernetes.name(),
             whole: self.filter.is_empty(),
+            sources,
         }
     }
 }
@@ -82,6 +84,8 @@ impl Arguments {
 /// What is built outside, for use inside.
 #[derive(Serialize, Deserialize)]
 struct Built {
+    /// Of what the test programs are built.
+    sources: Sources,
     kubernetes: PathBuf,
     /// What the chart lets the manager do, as Helm renders it for the scenarios' namespace.
     role: String,
@@ -167,6 +171,7 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         return Ok(end(refused, &skipped));
     }
     let mut built = Built {
+        sources: Sources::now()?,
         kubernetes: match asked.kubernetes {
             Version::WithNodes => workshop.kubernetes()?,
             Version::Newest => workshop.newest()?,
@@ -215,6 +220,7 @@ fn test_programs(names: &[&str]) -> anyhow::Result<Vec<(String, PathBuf)>> {
 
 /// Runs what the sandbox can, and writes the page of all scenarios.
 fn write_table() -> anyhow::Result<ExitCode> {
+    let sources = Sources::now()?;
     let programs = SECTIONS.iter().map(|section| section.program);
     let programs: Vec<_> = programs.filter(|program| *program != table::HOSTS).collect();
     let programs: BTreeMap<_, _> = test_programs(&programs)?.into_iter().collect();
@@ -222,7 +228,7 @@ fn write_table() -> anyhow::Result<ExitCode> {
         Some(program) => table::listed(program),
         None => Ok(tier::scenarios()),
     };
-    table::suffices(names)?;
+    table::suffices(names, &sources)?;
     for section in SECTIONS.iter().filter(|section| section.runs_on_the_sandbox()) {
         let mut run = Command::new(programs.get(section.program).context("it was built")?);
         run.args(["--skip", table::CHECK])
@@ -233,10 +239,11 @@ fn write_table() -> anyhow::Result<ExitCode> {
             program: section.program,
             place: table::SANDBOX,
             whole: true,
+            sources: &sources,
         };
-        table::run(&mut run, &kept)?;
+        kept.of(&mut run)?;
     }
-    table::write(names)?;
+    table::write(names, &sources)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -254,7 +261,7 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     });
     // On the hosts much is waited for: a link that is cut for two minutes, say.
     let tiers = thread::scope(|scope| {
-        let tour = scope.spawn(|| hosts.map(Equipment::tour).transpose());
+        let tour = scope.spawn(|| hosts.map(|hosts| hosts.tour(&built.sources)).transpose());
         let wanted = !built.scenarios.is_empty();
         let last = || comparisons(&built, &arguments);
         let scenarios = wanted.then(|| run_scenarios(&built, &arguments, last)).transpose();
@@ -278,7 +285,7 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 /// The contract and a bench, as far as they are wanted: each has a control plane of its own. Whether the contract held.
 fn comparisons(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
     let held = match &built.contract {
-        Some(contract) => run_contract(&built.kubernetes, contract, arguments)?,
+        Some(contract) => run_contract(built, contract, arguments)?,
         None => true,
     };
     if let Some(bench) = &built.bench {

@@ -22,6 +22,7 @@ use skerry_cluster::{
     control_plane::{AMONG_OTHERS, ControlPlane, Site},
     enclosure::FOLDER,
     process::output,
+    results::Sources,
     rights::Right,
     table::{self, Section},
 };
@@ -63,6 +64,7 @@ pub fn run_scenarios(
         list: lend("planes", &planes)?,
         planes: &planes,
         path,
+        sources: &built.sources,
     };
     // The first program is by far the longest: the others run beside it, one after the other.
     let (first, others) = built.scenarios.split_at(built.scenarios.len().min(1));
@@ -101,6 +103,7 @@ struct Lent<'a> {
     list: PathBuf,
     /// Where programs are looked for.
     path: OsString,
+    sources: &'a Sources,
 }
 
 impl Lent<'_> {
@@ -121,7 +124,7 @@ impl Lent<'_> {
                 .env("SKERRY_CONTROL_PLANES", &self.list)
                 .env("PATH", &self.path)
                 .current_dir(skerry_dist::root().join("tests"));
-            good &= table::run(&mut run, &arguments.run(name))?;
+            good &= arguments.run(name, self.sources).of(&mut run)?;
             println!("{name}: {} s", begun.elapsed().as_secs());
         }
         Ok(good)
@@ -165,9 +168,9 @@ fn lend(name: &str, planes: &[Arc<Mutex<ControlPlane>>]) -> anyhow::Result<PathB
 }
 
 /// Compares the sandbox with an API server beside which no controller writes.
-pub fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
+pub fn run_contract(built: &Built, contract: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
     let plane = ControlPlane::start_alone(Site {
-        kubernetes: kubernetes.to_owned(),
+        kubernetes: built.kubernetes.clone(),
         folder: Path::new(FOLDER).join("contract"),
         address: Ipv4Addr::LOCALHOST,
         port: 10_900,
@@ -187,7 +190,7 @@ pub fn run_contract(kubernetes: &Path, contract: &Path, arguments: &Arguments) -
     if arguments.only.is_none() && env::var_os(SEED).is_none() {
         run.env(SEED, "1");
     }
-    let good = table::run(&mut run, &arguments.run("contract"))?;
+    let good = arguments.run("contract", &built.sources).of(&mut run)?;
     plane.lock().unwrap_or_else(PoisonError::into_inner).check()?;
     Ok(good)
 }

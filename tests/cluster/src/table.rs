@@ -1,32 +1,23 @@
 //! The page of all scenarios: which there are, and where each of them held.
 //!
-//! Runs leave their results in `target/cluster/`, a file for each program and each place where it ran. The page is made of
-//! these alone: where one is missing or tells of a failure, there is no page. A test of each program then sees to
-//! it that the page names what there is.
+//! The page is made of the results of runs alone: where one is missing, tells of a failure or is of other sources, there is
+//! no page. A test of each program then sees to it that the page names what there is.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    env,
-    fmt::Write as _,
-    fs,
-    io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::Path, process::Command};
 
 use anyhow::{Context, bail, ensure};
-use serde::{Deserialize, Serialize};
 
 use crate::{
     artifacts::{KUBERNETES, NEWEST},
     process::output,
+    results::{self, Outcome, Results, Sources},
 };
 
 /// The page.
 const PAGE: &str = "docs/scenarios.md";
 
 /// Where scenarios run, as the page's columns are called.
-const PLACES: [&str; 3] = [SANDBOX, "1.34", OPTIONAL];
+pub const PLACES: [&str; 3] = [SANDBOX, "1.34", OPTIONAL];
 /// The API server in memory.
 pub const SANDBOX: &str = "sandbox";
 /// The place whose column may say that something was not run.
@@ -46,6 +37,8 @@ pub struct Section {
     columns: [Option<&'static str>; 3],
     /// Scenarios that are for the sandbox alone.
     pub sandbox_only: &'static [&'static str],
+    /// The folders in which its scenarios are written.
+    pub sources: &'static [&'static str],
 }
 
 /// All of them.
@@ -57,6 +50,7 @@ pub const SECTIONS: [Section; 5] = [
         columns: [Some(SANDBOX), Some("1.34"), Some("1.36")],
         // A real API server ends no watch within the minutes that this one waits; `outages` kills one instead.
         sandbox_only: &["faults::after_a_long_outage_everything_is_seen_within_seconds"],
+        sources: &["tests/src", "tests/tests/operator", "tests/tests/manifests"],
     },
     Section {
         program: "real",
@@ -65,6 +59,7 @@ pub const SECTIONS: [Section; 5] = [
                 and an etcd that go down, roles.",
         columns: [None, Some("1.34"), Some("1.36")],
         sandbox_only: &[],
+        sources: &["tests/src", "tests/tests/real", "tests/tests/manifests"],
     },
     Section {
         program: "kubectl",
@@ -73,6 +68,7 @@ pub const SECTIONS: [Section; 5] = [
                 have no logs.",
         columns: [Some(SANDBOX), Some("1.34"), Some("1.36")],
         sandbox_only: &["pods::logs_are_followed_and_no_shell_is_opened"],
+        sources: &["tests/src", "tests/tests/kubectl"],
     },
     Section {
         program: "contract",
@@ -81,6 +77,7 @@ pub const SECTIONS: [Section; 5] = [
                 after 1.34; 1.36 words some refusals otherwise.",
         columns: [Some("1.34"), Some("1.34"), None],
         sandbox_only: &[],
+        sources: &["tests/src", "tests/tests/contract"],
     },
     Section {
         program: HOSTS,
@@ -89,6 +86,7 @@ pub const SECTIONS: [Section; 5] = [
                 1.36 ask for more than some machines have.",
         columns: [None, Some("1.34"), None],
         sandbox_only: &[],
+        sources: &["tests/cluster/src/real", "tests/tests/manifests"],
     },
 ];
 
@@ -129,102 +127,40 @@ impl Section {
         let Some(place) = column.filter(|place| *place == SANDBOX || !self.sandbox_only.contains(&name)) else {
             return Ok("–");
         };
-        match results.get(place).and_then(|held| held.get(name)) {
-            Some(true) => Ok("holds"),
-            Some(false) => bail!("{name:?} did not hold on {place}"),
+        match results.get(place).and_then(|known| known.get(name)) {
+            Some(Outcome::Held) => Ok("holds"),
+            Some(Outcome::Failed) => bail!("{name:?} did not hold on {place}"),
+            Some(Outcome::Stale) => {
+                bail!(
+                    "{name:?} was last run on {place} with other sources: repeat {}",
+                    self.command(place)
+                )
+            }
             None if place == OPTIONAL => Ok("not run"),
-            None => bail!("{name:?} has no result on {place}: run the whole program there"),
+            None => bail!(
+                "{name:?} has no result on {place}: there has to be {}",
+                self.command(place)
+            ),
         }
     }
-}
 
-/// By place and scenario: whether it held.
-type Results = BTreeMap<&'static str, BTreeMap<String, bool>>;
-
-/// A scenario that was run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
-    /// The path of its test, or its sentence.
-    pub name: String,
-    /// Whether it held.
-    pub ok: bool,
-}
-
-/// Runs a test program, passes on what it says, and keeps the results; whether all held.
-pub fn run(program: &mut Command, run: &Run) -> anyhow::Result<bool> {
-    let mut child = program.stdout(Stdio::piped()).spawn()?;
-    let said = child.stdout.take().context("its output is piped")?;
-    let mut shown = Vec::new();
-    for line in BufReader::new(said).lines() {
-        let line = line?;
-        println!("{line}");
-        shown.extend(told(&line));
-    }
-    let ended = child.wait()?;
-    run.keep(shown)?;
-    Ok(ended.success())
-}
-
-/// What a line of a test program's output tells.
-fn told(line: &str) -> Option<Shown> {
-    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
-    let ok = match outcome.trim() {
-        "ok" => true,
-        "FAILED" => false,
-        _ => return None,
-    };
-    let name = name.to_owned();
-    Some(Shown { name, ok })
-}
-
-/// What was run, and where.
-#[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
-    /// The test program, or the tour.
-    pub program: &'a str,
-    /// The sandbox, or which Kubernetes.
-    pub place: &'a str,
-    /// Whether all of it ran. Otherwise what is known of the rest stays.
-    pub whole: bool,
-}
-
-impl Run<'_> {
-    /// Keeps its results.
-    pub fn keep(&self, shown: Vec<Shown>) -> anyhow::Result<()> {
-        let file = kept(self.program, self.place);
-        let mut all = if self.whole { vec![] } else { read(&file)? };
-        all.retain(|known: &Shown| shown.iter().all(|shown| shown.name != known.name));
-        all.extend(shown);
-        fs::create_dir_all(file.parent().context("results have a folder")?)?;
-        fs::write(&file, serde_json::to_vec_pretty(&all)?).with_context(|| file.display().to_string())
+    /// What runs all of it at a place.
+    fn command(&self, place: &str) -> String {
+        let which = match self.program {
+            HOSTS => "--only hosts".to_owned(),
+            "contract" => "--only contract".to_owned(),
+            program => format!("--only scenarios --test {program}"),
+        };
+        let kubernetes = if place == OPTIONAL { " --kubernetes 1.36" } else { "" };
+        format!("tests/cluster/run {which}{kubernetes}")
     }
 }
 
-/// Kept results; none where none were kept.
-fn read(file: &Path) -> anyhow::Result<Vec<Shown>> {
-    if !file.exists() {
-        return Ok(vec![]);
-    }
-    serde_json::from_slice(&fs::read(file)?).with_context(|| file.display().to_string())
-}
-
-fn kept(program: &str, place: &str) -> PathBuf {
-    skerry_dist::root().join(format!("target/cluster/{program}-{place}.json"))
-}
-
-fn results(program: &str) -> anyhow::Result<Results> {
-    let mut results = Results::new();
-    for place in PLACES {
-        let shown = read(&kept(program, place))?;
-        results.insert(place, shown.into_iter().map(|shown| (shown.name, shown.ok)).collect());
-    }
-    Ok(results)
-}
-
-/// Fails if a result from Kubernetes is missing or tells of a failure, so that nothing else needs to be run.
-pub fn suffices(names: impl Fn(&Section) -> anyhow::Result<Vec<String>>) -> anyhow::Result<()> {
+/// Fails if a result from Kubernetes is missing, tells of a failure or is of other sources, so that nothing else needs to be
+/// run.
+pub fn suffices(names: impl Fn(&Section) -> anyhow::Result<Vec<String>>, sources: &Sources) -> anyhow::Result<()> {
     for section in &SECTIONS {
-        let results = results(section.program)?;
+        let results = results::known(section, sources)?;
         let columns = section.columns.iter().filter(|column| **column != Some(SANDBOX));
         for (name, column) in names(section)?
             .iter()
@@ -239,14 +175,14 @@ pub fn suffices(names: impl Fn(&Section) -> anyhow::Result<Vec<String>>) -> anyh
 }
 
 /// Writes the page, with these scenarios in the sections.
-pub fn write(names: impl Fn(&Section) -> anyhow::Result<Vec<String>>) -> anyhow::Result<()> {
+pub fn write(names: impl Fn(&Section) -> anyhow::Result<Vec<String>>, sources: &Sources) -> anyhow::Result<()> {
     let mut page = format!(
         "# Scenarios\n\nWhat Skerry is held to, and where it held when this page was written: on the sandbox, and on Kubernetes \
          {KUBERNETES} and\n{NEWEST}. `tests/cluster/run` runs the scenarios, and `tests/cluster/run --table` writes this page from \
          their results\n([CONTRIBUTING.md](../CONTRIBUTING.md)). A dash stands where a scenario has no meaning.\n"
     );
     for section in &SECTIONS {
-        page += &section.written(&names(section)?, &results(section.program)?)?;
+        page += &section.written(&names(section)?, &results::known(section, sources)?)?;
     }
     fs::write(skerry_dist::root().join(PAGE), page).context(PAGE)
 }
@@ -308,20 +244,8 @@ mod tests {
     }
 
     fn held(on: &[&'static str]) -> Results {
-        let all = || names().into_iter().map(|name| (name, true)).collect();
+        let all = || names().into_iter().map(|name| (name, Outcome::Held)).collect();
         on.iter().map(|place| (*place, all())).collect()
-    }
-
-    #[test]
-    fn lines_of_a_test_program_tell_what_held() {
-        let held = |line| told(line).map(|shown| (shown.name, shown.ok));
-        assert_eq!(held("test drift::a_b ... ok"), Some(("drift::a_b".to_owned(), true)));
-        assert_eq!(
-            held("test drift::a_b ... FAILED"),
-            Some(("drift::a_b".to_owned(), false))
-        );
-        assert_eq!(held("test result: ok. 3 passed"), None);
-        assert_eq!(held("test drift::a_b ... ignored, no plane"), None);
     }
 
     #[test]
@@ -342,14 +266,24 @@ mod tests {
         let refused = |results: &Results| format!("{:#}", section().written(&names(), results).unwrap_err());
         assert_eq!(
             refused(&held(&[SANDBOX, "1.36"])),
-            "kubectl: \"pods::are_made\" has no result on 1.34: run the whole program there"
+            "kubectl: \"pods::are_made\" has no result on 1.34: there has to be tests/cluster/run --only scenarios --test \
+             kubectl"
         );
-        let mut results = held(&PLACES);
-        results
-            .get_mut("1.36")
-            .unwrap()
-            .insert("pods::are_made".to_owned(), false);
-        assert_eq!(refused(&results), "kubectl: \"pods::are_made\" did not hold on 1.36");
+        let with = |outcome| {
+            let mut results = held(&PLACES);
+            let newest = results.get_mut("1.36").unwrap();
+            newest.insert("pods::are_made".to_owned(), outcome);
+            refused(&results)
+        };
+        assert_eq!(
+            with(Outcome::Failed),
+            "kubectl: \"pods::are_made\" did not hold on 1.36"
+        );
+        assert_eq!(
+            with(Outcome::Stale),
+            "kubectl: \"pods::are_made\" was last run on 1.36 with other sources: repeat tests/cluster/run --only scenarios \
+             --test kubectl --kubernetes 1.36"
+        );
     }
 
     #[test]

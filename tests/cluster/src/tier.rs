@@ -23,8 +23,9 @@ use skerry_cluster::{
     process::output,
     programs::command_line,
     real::{self, Shown, Tour},
+    results::{self, Run, Sources},
     rights::Right,
-    table::{self, Run},
+    table,
 };
 
 /// To start hosts in an enclosure and to do nothing with them, as the first argument.
@@ -93,7 +94,7 @@ impl Equipment {
     }
 
     /// Starts the hosts and takes the tour of them; whether all of it held, and of which rights the manager made use.
-    pub fn tour(&self) -> anyhow::Result<(bool, BTreeSet<Right>)> {
+    pub fn tour(&self, sources: &Sources) -> anyhow::Result<(bool, BTreeSet<Right>)> {
         let begun = Instant::now();
         let mut hosts = self.start()?;
         println!("two hosts ready in {} s", begun.elapsed().as_secs());
@@ -107,7 +108,7 @@ impl Equipment {
             .shown
             .iter()
             .chain(tour.shown())
-            .map(|Shown { name, ok, .. }| table::Shown {
+            .map(|Shown { name, ok, .. }| results::Shown {
                 name: name.clone(),
                 ok: *ok,
             });
@@ -115,6 +116,7 @@ impl Equipment {
             program: table::HOSTS,
             place: "1.34",
             whole: true,
+            sources,
         };
         kept.keep(shown.collect())?;
         if let Err(error) = &ended {

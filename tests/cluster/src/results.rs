@@ -1,0 +1,292 @@
+//! What runs have shown: kept in `target/cluster/`, a file for each program and each place where it ran.
+//!
+//! With each result stands of which sources it is. Where those have changed since, it says nothing any more.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::table::{PLACES, SECTIONS, Section};
+
+/// A scenario that was run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The path of its test, or its sentence.
+    pub name: String,
+    /// Whether it held.
+    pub ok: bool,
+}
+
+/// A result as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    shown: Shown,
+    #[serde(default)]
+    sources: String,
+}
+
+/// What is known of a scenario at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It held.
+    Held,
+    /// It did not.
+    Failed,
+    /// Its sources have changed since it was run.
+    Stale,
+}
+
+/// By place and scenario.
+pub type Results = BTreeMap<&'static str, BTreeMap<String, Outcome>>;
+
+/// A digest of the sources of each program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources(BTreeMap<String, String>);
+
+impl Sources {
+    /// Of all programs, as their sources are now. Taken before anything is built of them: what is changed meanwhile is then
+    /// taken for older than it is, never for newer.
+    pub fn now() -> anyhow::Result<Self> {
+        let all = SECTIONS.iter().map(|section| {
+            let digest = digest(&skerry_dist::root(), section.sources)?;
+            Ok((section.program.to_owned(), digest))
+        });
+        all.collect::<anyhow::Result<_>>().map(Self)
+    }
+
+    fn of(&self, program: &str) -> &str {
+        self.0.get(program).map(String::as_str).unwrap_or_default()
+    }
+}
+
+/// A digest of all files in these folders: their names and what is in them.
+fn digest(root: &Path, folders: &[&str]) -> anyhow::Result<String> {
+    let mut files = vec![];
+    for folder in folders {
+        gather(&root.join(folder), &mut files)?;
+    }
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in &files {
+        let name = file.strip_prefix(root).unwrap_or(file).display().to_string();
+        let content = fs::read(file).with_context(|| name.clone())?;
+        digest.update(format!("{name} {}\n", content.len()));
+        digest.update(content);
+    }
+    let digest = digest.finalize();
+    Ok(digest
+        .iter()
+        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
+}
+
+fn gather(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            gather(&entry.path(), files)?;
+        } else {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// What was run, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The test program, or the tour.
+    pub program: &'a str,
+    /// The sandbox, or which Kubernetes.
+    pub place: &'a str,
+    /// Whether all of it ran. Otherwise what is known of the rest stays.
+    pub whole: bool,
+    /// What all programs were built of.
+    pub sources: &'a Sources,
+}
+
+impl Run<'_> {
+    /// Runs a test program, passes on what it says, and keeps the results; whether all held.
+    pub fn of(&self, program: &mut Command) -> anyhow::Result<bool> {
+        let mut child = program.stdout(Stdio::piped()).spawn()?;
+        let said = child.stdout.take().context("its output is piped")?;
+        let mut shown = Vec::new();
+        for line in BufReader::new(said).lines() {
+            let line = line?;
+            println!("{line}");
+            shown.extend(told(&line));
+        }
+        let ended = child.wait()?;
+        self.keep(shown)?;
+        Ok(ended.success())
+    }
+
+    /// Keeps its results. Of a whole run there have to be some.
+    pub fn keep(&self, shown: Vec<Shown>) -> anyhow::Result<()> {
+        let Self { program, place, .. } = self;
+        ensure!(
+            !(self.whole && shown.is_empty()),
+            "{program} on {place} has told of no scenario at all"
+        );
+        let file = kept(program, place);
+        let known = if self.whole { vec![] } else { read(&file)? };
+        let all = self.added(known, shown);
+        fs::create_dir_all(file.parent().context("results have a folder")?)?;
+        fs::write(&file, serde_json::to_vec_pretty(&all)?).with_context(|| file.display().to_string())
+    }
+
+    /// What is known, with what this run has shown.
+    fn added(&self, mut known: Vec<Kept>, shown: Vec<Shown>) -> Vec<Kept> {
+        known.retain(|kept| shown.iter().all(|shown| shown.name != kept.shown.name));
+        let sources = self.sources.of(self.program);
+        known.extend(shown.into_iter().map(|shown| Kept {
+            shown,
+            sources: sources.to_owned(),
+        }));
+        known
+    }
+}
+
+/// What a line of a test program's output tells.
+fn told(line: &str) -> Option<Shown> {
+    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let ok = match outcome.trim() {
+        "ok" => true,
+        "FAILED" => false,
+        _ => return None,
+    };
+    let name = name.to_owned();
+    Some(Shown { name, ok })
+}
+
+/// Kept results; none where none were kept.
+fn read(file: &Path) -> anyhow::Result<Vec<Kept>> {
+    if !file.exists() {
+        return Ok(vec![]);
+    }
+    serde_json::from_slice(&fs::read(file)?).with_context(|| file.display().to_string())
+}
+
+fn kept(program: &str, place: &str) -> PathBuf {
+    skerry_dist::root().join(format!("target/cluster/{program}-{place}.json"))
+}
+
+/// What is known of a program's scenarios, as its sources are now.
+pub fn known(section: &Section, sources: &Sources) -> anyhow::Result<Results> {
+    let now = sources.of(section.program);
+    let mut results = Results::new();
+    for place in PLACES {
+        let kept = read(&kept(section.program, place))?.into_iter();
+        results.insert(
+            place,
+            kept.map(|kept| (kept.shown.name.clone(), outcome(&kept, now)))
+                .collect(),
+        );
+    }
+    Ok(results)
+}
+
+fn outcome(kept: &Kept, now: &str) -> Outcome {
+    if kept.sources != now {
+        Outcome::Stale
+    } else if kept.shown.ok {
+        Outcome::Held
+    } else {
+        Outcome::Failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(name: &str, ok: bool) -> Shown {
+        let name = name.to_owned();
+        Shown { name, ok }
+    }
+
+    fn sources(digest: &str) -> Sources {
+        Sources([("drift".to_owned(), digest.to_owned())].into())
+    }
+
+    #[test]
+    fn lines_of_a_test_program_tell_what_held() {
+        assert_eq!(told("test drift::a_b ... ok"), Some(shown("drift::a_b", true)));
+        assert_eq!(told("test drift::a_b ... FAILED"), Some(shown("drift::a_b", false)));
+        assert_eq!(told("test result: ok. 3 passed"), None);
+        assert_eq!(told("test drift::a_b ... ignored, no plane"), None);
+    }
+
+    #[test]
+    fn a_result_is_of_the_sources_that_its_run_was_built_of() {
+        let (old, new) = (sources("old"), sources("new"));
+        let run = |sources| Run {
+            program: "drift",
+            place: "1.34",
+            whole: false,
+            sources,
+        };
+        let before = run(&old).added(vec![], vec![shown("a", true), shown("b", true), shown("c", true)]);
+        let after = run(&new).added(before, vec![shown("b", true), shown("c", false)]);
+        let now: Vec<_> = after
+            .iter()
+            .map(|kept| (kept.shown.name.as_str(), outcome(kept, "new")))
+            .collect();
+        assert_eq!(
+            now,
+            [("a", Outcome::Stale), ("b", Outcome::Held), ("c", Outcome::Failed)]
+        );
+        let unsigned: Vec<Kept> = serde_json::from_str(r#"[{"name": "a", "ok": true}]"#).unwrap();
+        assert_eq!(outcome(&unsigned[0], "new"), Outcome::Stale);
+    }
+
+    #[test]
+    fn a_whole_run_that_tells_of_nothing_is_none() {
+        let sources = sources("now");
+        let run = Run {
+            program: "drift",
+            place: "1.34",
+            whole: true,
+            sources: &sources,
+        };
+        let refused = run.keep(vec![]).unwrap_err().to_string();
+        assert_eq!(refused, "drift on 1.34 has told of no scenario at all");
+    }
+
+    #[test]
+    fn a_digest_is_of_names_and_contents() {
+        let root = std::env::temp_dir().join(format!("skerry-sources-{}", std::process::id()));
+        let file = |name: &str, text: &str| {
+            let file = root.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let now = || digest(&root, &["a", "b"]).unwrap();
+        file("a/deep/one.rs", "one");
+        file("b/two.rs", "two");
+        let first = now();
+        assert_eq!(now(), first);
+        file("b/two.rs", "2");
+        let second = now();
+        assert_ne!(second, first);
+        fs::rename(root.join("b/two.rs"), root.join("b/three.rs")).unwrap();
+        assert!(![first, second].contains(&now()));
+        fs::remove_dir_all(&root).unwrap();
+        assert!(digest(&root, &["a"]).is_err());
+    }
+
+    #[test]
+    fn every_program_has_sources() {
+        let Sources(all) = Sources::now().unwrap();
+        let digests: std::collections::BTreeSet<_> = all.values().collect();
+        assert_eq!((all.len(), digests.len()), (SECTIONS.len(), SECTIONS.len()));
+    }
+}
