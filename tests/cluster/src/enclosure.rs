@@ -34,8 +34,11 @@ use crate::process::{run, until};
 /// What processes inside may write to: gone with the enclosure.
 const IN_MEMORY: [&str; 3] = ["/run", "/var/log", "/var/lib"];
 
-/// Where the enclosure's cluster keeps its files.
+/// Where the enclosure's cluster keeps its files. Hosts see it, too.
 pub const FOLDER: &str = "/run/skerry";
+
+/// Where all inside keep what is for a while: outside, a process that is killed would leave it behind.
+const FOR_A_WHILE: &str = "/run/skerry/tmp";
 
 /// The roles in which the program runs itself again; each is its first argument.
 pub const ROLES: [&str; 2] = [FIRST, JANITOR];
@@ -106,7 +109,8 @@ fn first(group: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWCGROUP;
     unshare(namespaces).context("namespaces for mounts, network and cgroups")?;
     furnish(&hierarchies)?;
-    let child = Command::new(env::current_exe()?).args(arguments).spawn()?;
+    let mut child = Command::new(env::current_exe()?);
+    let child = child.args(arguments).env("TMPDIR", FOR_A_WHILE).spawn()?;
     let worker = Pid::from_raw(i32::try_from(child.id())?);
     // Process 1 inherits every orphan.
     loop {
@@ -138,7 +142,7 @@ fn furnish(hierarchies: &[Hierarchy]) -> anyhow::Result<()> {
     for folder in IN_MEMORY {
         mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::empty(), NOTHING)?;
     }
-    fs::create_dir_all(FOLDER)?;
+    fs::create_dir_all(FOR_A_WHILE)?;
     run("ip", &["link", "set", "lo", "up"]).map(drop)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    env, fs,
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -44,6 +44,15 @@ impl Surroundings {
 
 /// Kills `start`, a run of this program, once it says that all is up, and looks whether anything is left.
 pub fn none_after_a_kill(mut start: Command) -> anyhow::Result<()> {
+    // One of its own: in that of all, others come and go.
+    let temporary = env::temp_dir().join(format!("skerry-leftovers-{}", std::process::id()));
+    fs::create_dir(&temporary).with_context(|| format!("making {}", temporary.display()))?;
+    let held = none_after(start.env("TMPDIR", &temporary), &temporary);
+    fs::remove_dir_all(&temporary)?;
+    held
+}
+
+fn none_after(start: &mut Command, temporary: &Path) -> anyhow::Result<()> {
     let before = Surroundings::look()?;
     let mut child = start.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let group = enclosure::group_of(child.id());
@@ -61,6 +70,8 @@ pub fn none_after_a_kill(mut start: Command) -> anyhow::Result<()> {
     .with_context(|| format!("left: {:?} and {:?}", processes_of(&group), cgroups_of(&group)))?;
     let after = Surroundings::look()?;
     ensure!(after == before, "before: {before:#?}\nafter: {after:#?}");
+    let files: Vec<_> = fs::read_dir(temporary)?.collect::<Result<_, _>>()?;
+    ensure!(files.is_empty(), "files are left: {files:?}");
     Ok(())
 }
 

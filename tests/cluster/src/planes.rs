@@ -199,7 +199,7 @@ pub fn run_contract(built: &Built, contract: &Path, arguments: &Arguments) -> an
 const SEED: &str = "PROPTEST_RNG_SEED";
 
 /// Control planes side by side, each with ports of its own.
-fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<ControlPlane>>>> {
+pub fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<ControlPlane>>>> {
     let start = |index: u16| {
         ControlPlane::start(Site {
             kubernetes: kubernetes.to_owned(),

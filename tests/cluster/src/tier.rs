@@ -8,6 +8,7 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    sync::PoisonError,
     thread,
     time::Instant,
 };
@@ -20,7 +21,7 @@ use skerry_cluster::{
     enclosure::FOLDER,
     hosts::{Hosts, Programs},
     leftovers,
-    process::output,
+    process::{Process, output},
     programs::command_line,
     real::{self, Shown, Tour},
     results::{self, Run, Sources},
@@ -28,7 +29,9 @@ use skerry_cluster::{
     table,
 };
 
-/// To start hosts in an enclosure and to do nothing with them, as the first argument.
+use crate::planes::start_planes;
+
+/// To start all that a run has in an enclosure and to do nothing with it, as the first argument.
 pub const LINGER: &str = "linger";
 /// The same, inside.
 pub const LINGERING: &str = "lingering";
@@ -137,11 +140,27 @@ impl Equipment {
     }
 }
 
-/// Inside, with hosts that are up, for somebody who kills.
+/// A user of a scenario: a folder among what is for a while, with an administrator's kubeconfig, and a `kubectl` that goes on.
+fn typing(kubernetes: &Path, admin: &Path) -> anyhow::Result<Process> {
+    let folder = env::temp_dir().join("user");
+    fs::create_dir(&folder)?;
+    let kubeconfig = folder.join("kubeconfig");
+    fs::copy(admin, &kubeconfig)?;
+    let mut watch = Command::new(kubernetes);
+    watch.args(["kubectl", "get", "namespaces", "--watch"]);
+    watch.env("KUBECONFIG", &kubeconfig).env("HOME", &folder);
+    Process::start("kubectl", &folder, watch)
+}
+
+/// Inside, with all that a run has: hosts that are up, a control plane and its user; for somebody who kills.
 pub fn linger(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let equipment = arguments.first().and_then(|told| told.to_str());
     let equipment: Equipment = serde_json::from_str(equipment.context("nothing was built")?)?;
     let _hosts = equipment.start()?;
+    let planes = start_planes(&equipment.kubernetes, 1)?;
+    let plane = planes.first().context("one was started")?;
+    let admin = plane.lock().unwrap_or_else(PoisonError::into_inner).access().admin;
+    let _user = typing(&equipment.kubernetes, &admin)?;
     println!("{}", leftovers::UP);
     std::io::stdout().flush()?;
     loop {
