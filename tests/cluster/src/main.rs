@@ -43,7 +43,7 @@ struct Arguments {
     /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, eight at most.
     #[arg(long, default_value_t = planes::affordable())]
     planes: u16,
-    /// Only one program of scenarios: operator, real, kubectl.
+    /// Only one program of scenarios: operator, real, kubectl, admission.
     #[arg(long)]
     test: Option<String>,
     /// Which Kubernetes. Of the newest there is the control plane alone, so the hosts are left out.

@@ -41,7 +41,7 @@ pub enum Tier {
 }
 
 /// The test programs that run on control planes: the first one by itself, the others one after the other beside it.
-pub const SCENARIOS: [&str; 3] = ["operator", "real", "kubectl"];
+pub const SCENARIOS: [&str; 4] = ["operator", "real", "kubectl", "admission"];
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_runs_or_is_named_as_left_out() {
-        let all = "operator real kubectl";
+        let all = "operator real kubectl admission";
         let filtered = Asked {
             filtered: true,
             ..WHOLE
@@ -244,9 +244,9 @@ mod tests {
         for (asked, hosts, without, planes, missing) in [
             (
                 WHOLE,
-                "operator real kubectl hosts contract Shortened",
+                "operator real kubectl admission hosts contract Shortened",
                 &[][..],
-                "operator real kubectl contract Shortened",
+                "operator real kubectl admission contract Shortened",
                 &["hosts"][..],
             ),
             (filtered, all, &[], all, &[]),

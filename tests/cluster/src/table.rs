@@ -42,7 +42,7 @@ pub struct Section {
 }
 
 /// All of them.
-pub const SECTIONS: [Section; 5] = [
+pub const SECTIONS: [Section; 6] = [
     Section {
         program: "operator",
         title: "What the manager does",
@@ -69,6 +69,15 @@ pub const SECTIONS: [Section; 5] = [
         columns: [Some(SANDBOX), Some("1.34"), Some("1.36")],
         sandbox_only: &["pods::logs_are_followed_and_no_shell_is_opened"],
         sources: &["tests/src", "tests/tests/kubectl"],
+    },
+    Section {
+        program: "admission",
+        title: "What is taken and what is refused",
+        about: "Manifests of all kinds, good ones and each with one mistake, sent as `kubectl` sends them. `cargo test` runs \
+                these on the sandbox.",
+        columns: [Some(SANDBOX), Some("1.34"), Some("1.36")],
+        sandbox_only: &[],
+        sources: &["tests/src", "tests/tests/admission", "crds/tests/manifests"],
     },
     Section {
         program: "contract",

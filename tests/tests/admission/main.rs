@@ -1,6 +1,6 @@
 //! What the API server takes and what it refuses, asked through a client with strict field validation, as `kubectl` asks.
 //!
-//! Runs on the sandbox; with `SKERRY_TEST_KUBECONFIG` on the cluster that the file names, whose definitions it replaces.
+//! Runs on the sandbox, or on a real control plane where one is lent (see `skerry_tests::cluster`).
 
 #![allow(
     clippy::expect_used,
@@ -118,6 +118,11 @@ async fn a_status_may_say_one_thing_alone() {
         let stored = stored.unwrap_or_else(|refusal| panic!("{name}: {}", refusal.message));
         assert_eq!(stored["status"], json!({"observedGeneration": 1}), "{name}");
     }
+}
+
+#[test]
+fn the_page_of_scenarios_names_each_of_these() {
+    skerry_cluster::table::names_all_of_this_program("admission").unwrap();
 }
 
 async fn refused(heading: &str) {

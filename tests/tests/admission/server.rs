@@ -1,45 +1,95 @@
 //! An API server with our definitions, and the two requests that the tests make of it.
 
-use std::ffi::OsStr;
+use std::{
+    path::PathBuf,
+    sync::{LazyLock, mpsc},
+    thread,
+    time::Duration,
+};
 
 use http::{Method, Request};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Config,
-    api::{Patch, PatchParams},
+    api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig},
-    core::Status,
+    core::{DynamicObject, GroupVersionKind, Status},
     runtime::{conditions, wait::await_condition},
 };
 use serde_json::{Value, json};
 use skerry_sandbox::ApiServer;
-use tokio::sync::OnceCell;
+use skerry_tests::{
+    NAMESPACE,
+    cluster::{Borrowed, is_lent},
+};
+use tokio::{
+    runtime::Runtime,
+    sync::{Mutex, MutexGuard, OnceCell},
+    time::sleep,
+};
 
-/// The sandbox that the tests share, with our definitions; none where they run on a cluster.
-static SANDBOX: OnceCell<Option<ApiServer>> = OnceCell::const_new();
+/// The sandbox that the tests share, with our definitions.
+static SANDBOX: OnceCell<ApiServer> = OnceCell::const_new();
+
+/// The kubeconfig of a control plane that is lent, with our definitions. One is enough: new definitions cost it much time. It
+/// is held on a runtime of its own until the process ends, since that of a test ends with the test.
+static LENT: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    if !is_lent() {
+        return None;
+    }
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        Runtime::new().unwrap().block_on(async {
+            let borrowed = Borrowed::take().await.unwrap();
+            borrowed.define(skerry_crds::all()).await;
+            tell.send(borrowed.plane.kubeconfig.clone()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    Some(told.recv().unwrap())
+});
+
+/// Which test uses the one namespace of a control plane that is cleaned for whoever is lent it next.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// An API server that knows our kinds, seen from one namespace.
 pub(crate) struct Server {
     client: Client,
     namespace: String,
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 impl Server {
-    /// The sandbox, or the cluster that `SKERRY_TEST_KUBECONFIG` names; a namespace of its own in either.
+    /// The sandbox with a namespace of its own, or a real control plane that is lent.
     pub(crate) async fn start() -> Self {
-        let cluster = std::env::var_os("SKERRY_TEST_KUBECONFIG");
+        if let Some(kubeconfig) = LENT.as_ref() {
+            let turn = TURN.lock().await;
+            let file = Kubeconfig::read_from(kubeconfig).unwrap();
+            let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+            let client = Client::try_from(config.unwrap()).unwrap();
+            empty(&client).await;
+            return Self {
+                client,
+                namespace: NAMESPACE.to_owned(),
+                _turn: Some(turn),
+            };
+        }
         let sandbox = SANDBOX.get_or_init(|| async {
-            let sandbox = cluster.is_none().then(ApiServer::new);
-            install(&connect(sandbox.as_ref(), cluster.as_deref()).await).await;
+            let sandbox = ApiServer::new();
+            install(&sandbox.client()).await;
             sandbox
         });
-        let client = connect(sandbox.await.as_ref(), cluster.as_deref()).await;
+        let client = sandbox.await.client();
         let namespace: Value = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "admission-"},
         });
         let made = send(&client, Method::POST, "/api/v1/namespaces", &namespace).await;
         let namespace = made.unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
-        Self { client, namespace }
+        Self {
+            client,
+            namespace,
+            _turn: None,
+        }
     }
 
     /// Creates the resource; what is stored, or why it is refused.
@@ -86,15 +136,19 @@ async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Resu
     }
 }
 
-async fn connect(sandbox: Option<&ApiServer>, cluster: Option<&OsStr>) -> Client {
-    if let Some(sandbox) = sandbox {
-        return sandbox.client();
+/// Takes away what the test before has made.
+async fn empty(client: &Client) {
+    for definition in skerry_crds::all() {
+        let (names, group) = (&definition.spec.names, &definition.spec.group);
+        let kind = GroupVersionKind::gvk(group, "v1alpha1", &names.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, &names.plural);
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
+        let all = ListParams::default();
+        while !api.list_metadata(&all).await.unwrap().items.is_empty() {
+            api.delete_collection(&DeleteParams::default(), &all).await.unwrap();
+            sleep(Duration::from_millis(20)).await;
+        }
     }
-    // Another test may have installed it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let file = Kubeconfig::read_from(cluster.unwrap()).unwrap();
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-    Client::try_from(config.unwrap()).unwrap()
 }
 
 async fn install(client: &Client) {
