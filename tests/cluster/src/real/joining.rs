@@ -101,7 +101,7 @@ pub fn over_a_bad_link(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let job = tour.example("federated-learning/digits.yaml")?;
     tour.apply(&job.replace("name: learn-digits", &format!("name: {JOB}")))?;
     for (round, cut) in CUTS {
-        until(2 * PATIENCE, || Ok((tour.rounds()?.len() >= round).then_some(())))
+        until(2 * PATIENCE, || Ok((tour.rounds_of(JOB)?.len() >= round).then_some(())))
             .with_context(|| format!("waiting for round {round}"))?;
         EDGE.cut()?;
         thread::sleep(cut);
@@ -128,7 +128,7 @@ pub fn over_a_bad_link(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 fn nothing_is_doubled_or_lost(tour: &Tour<'_>) -> anyhow::Result<()> {
     let mut rounds = vec![];
     until(PATIENCE, || {
-        rounds = tour.rounds()?;
+        rounds = tour.rounds_of(JOB)?;
         let complete = rounds.iter().filter(|round| array(round, "/workers").len() == 2);
         Ok((complete.count() == ROUNDS).then_some(()))
     })
@@ -173,7 +173,7 @@ const LOCAL_CONTROLLERS: &str = "app.kubernetes.io/name=skerry-localcontroller";
 
 impl Tour<'_> {
     /// The managers' pods, but for those on their way out.
-    fn managers(&self) -> anyhow::Result<Vec<Value>> {
+    pub(super) fn managers(&self) -> anyhow::Result<Vec<Value>> {
         let mut pods = self.list(&["pods", "--namespace", SEDNA, "--selector", MANAGERS])?;
         pods.retain(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
         Ok(pods)
@@ -230,9 +230,9 @@ impl Tour<'_> {
         .with_context(|| format!("the local controller does not say: {sentence}\nbut:\n{said}"))
     }
 
-    /// The rounds of the job, as its status has them.
-    fn rounds(&self) -> anyhow::Result<Vec<Value>> {
-        let job = self.get(&["federatedlearningjob", JOB])?;
+    /// The rounds of a job, as its status has them.
+    pub(super) fn rounds_of(&self, job: &str) -> anyhow::Result<Vec<Value>> {
+        let job = self.get(&["federatedlearningjob", job])?;
         Ok(array(&job, "/status/rounds").to_vec())
     }
 

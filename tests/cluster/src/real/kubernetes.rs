@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duratio
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use super::Tour;
+use super::{Tour, lifecycle};
 use crate::process::{output, until};
 
 /// The workers' pods by namespace and name: when each of their containers was started, and how often.
@@ -107,9 +107,11 @@ impl Tour<'_> {
         self.kubectl(&["wait", &name, done, "--timeout=4m"]).map(drop)
     }
 
-    /// Every worker of a service that runs, as far as a restart would change it.
+    /// Every worker of a service that runs, and those of the job that trains throughout, as far as a restart would change them.
     pub(super) fn running_workers(&self) -> anyhow::Result<Workers> {
-        let pods = self.list(&["pods", "--all-namespaces", "--selector", OF_SERVICES])?;
+        let mut pods = self.list(&["pods", "--all-namespaces", "--selector", OF_SERVICES])?;
+        let of_the_job = format!("federatedlearningjob.sedna.io/name={}", lifecycle::JOB);
+        pods.extend(self.list(&["pods", "--all-namespaces", "--selector", &of_the_job])?);
         let mut workers = Workers::new();
         for pod in &pods {
             let name = format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use anyhow::{Context, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     SEDNA, Tour, examples,
@@ -18,6 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The definition that the newer chart changes, and the column that it adds.
 const DEFINITION: &str = "jointinferenceservices.sedna.io";
 const COLUMN: &str = "{jsonPath: .metadata.generation, name: Newer, type: integer}";
+
+/// The job that trains through all of it, and in how many rounds of how many seconds: it does not come to its end.
+pub const JOB: &str = "learn-throughout";
+const ROUNDS: &str = "value: \"1000\"";
+const PERIOD: &str = "value: \"3\"";
+/// How many of the newest rounds only one trainer may have told yet.
+const ON_THE_WAY: usize = 3;
 
 /// A namespace, and somebody who may do in it what its administrator may, with what the page says beside.
 const HERE: &str = "edge";
@@ -48,6 +55,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
 
 /// Other values by the page's command, then a newer chart.
 pub fn upgrade(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    begin_to_train(tour)?;
     tour.workers = tour.running_workers()?;
     // The local controller then finds the manager at a node's address.
     tour.follow(INSTALLING, "globalManager.service.nodePort=30900")?;
@@ -72,14 +80,9 @@ pub fn roll_back(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 }
 
 pub fn uninstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    let kinds = "datasets,models,jointinferenceservices,federatedlearningjobs";
-    let before = tour.kubectl(&["get", kinds, "--output", "name"])?;
+    tour.declared = tour.look_at_declared()?;
     let definitions = tour.kubectl(&["get", "crds", "--output", "name"])?;
     tour.follow(INSTALLING, "helm uninstall")?;
-    ensure!(
-        tour.kubectl(&["get", kinds, "--output", "name"])? == before,
-        "objects are gone"
-    );
     ensure!(
         tour.kubectl(&["get", "crds", "--output", "name"])? == definitions,
         "definitions are gone"
@@ -91,6 +94,8 @@ pub fn uninstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         Ok(left.is_empty().then_some(()))
     })
     .with_context(|| format!("the chart leaves {left}"))?;
+    tour.round = newest(&tour.rounds_of(JOB)?);
+    tour.nothing_is_lost()?;
     tour.nothing_was_restarted()
 }
 
@@ -125,7 +130,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "--timeout=3m",
     ])?;
     let now = tour.get(&["jointinferenceservices"])?;
-    let status = |list: &serde_json::Value| {
+    let status = |list: &Value| {
         let items = array(list, "/items").iter();
         items.map(|item| item["status"].clone()).collect::<Vec<_>>()
     };
@@ -136,6 +141,9 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.nothing_was_restarted()?;
     let undo = json!({"spec": {"cloudWorker": {"template": {"metadata": null}}}});
     tour.patch(&["jointinferenceservice", "read-in-the-cloud"], &undo)?;
+    tour.declared
+        .edited("JointInferenceService default/read-in-the-cloud", 2);
+    tour.nothing_is_lost()?;
     tour.shell(&format!("helm uninstall skerry --namespace {HERE} --wait"))?;
     tour.kubectl(&["delete", "namespace", HERE, "--wait=false"]).map(drop)
 }
@@ -147,7 +155,64 @@ pub fn reinstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         tour.wait_until_ready(&["jointinferenceservice", service])?;
     }
     still_reports(tour)?;
+    tour.nothing_is_lost()?;
     tour.nothing_was_restarted()
+}
+
+/// A federated job on both nodes, at work.
+fn begin_to_train(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let mut job = tour.example("federated-learning/digits.yaml")?;
+    for (there, here) in [
+        ("name: learn-digits", format!("name: {JOB}").as_str()),
+        ("value: \"10\"", ROUNDS),
+        ("value: \"1\"", PERIOD),
+        // The nodes' two cores have to do for all.
+        ("limits: {cpu: 500m, memory: 128Mi}", "limits: {memory: 128Mi}"),
+    ] {
+        ensure!(job.contains(there), "the example has no {there}");
+        job = job.replace(there, here);
+    }
+    tour.apply(&job)?;
+    until(PATIENCE, || Ok((tour.rounds_of(JOB)?.len() > 1).then_some(()))).context("waiting for the second round")
+}
+
+/// While there was no manager and no local controller, too.
+pub fn trained_throughout(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    let mut rounds = vec![];
+    until(PATIENCE, || {
+        rounds = tour.rounds_of(JOB)?;
+        let told = rounds.split_at(rounds.len().saturating_sub(ON_THE_WAY)).0;
+        let whole = told.iter().all(|round| array(round, "/workers").len() == 2);
+        Ok((whole && newest(told) > tour.round).then_some(()))
+    })
+    .with_context(|| format!("what both trainers told after round {}: {rounds:#?}", tour.round))?;
+    let numbers: Vec<_> = rounds.iter().map(number).collect();
+    ensure!(
+        numbers
+            .windows(2)
+            .all(|pair| matches!(pair, [one, next] if one + 1 == *next)),
+        "rounds are missing: {numbers:?}"
+    );
+    println!(
+        "real: {} rounds, {} of them before the uninstallation",
+        newest(&rounds),
+        tour.round
+    );
+    for (worker, wanted) in [("aggregation", 1), ("train", 2)] {
+        let found = tour.pods_of("federatedlearningjob", JOB, worker)?.len();
+        ensure!(found == wanted, "{found} pods of the worker {worker}");
+    }
+    tour.nothing_was_restarted()?;
+    tour.kubectl(&["delete", "federatedlearningjob", JOB, "--timeout=2m"])
+        .map(drop)
+}
+
+fn number(round: &Value) -> u64 {
+    round.pointer("/round").and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn newest(rounds: &[Value]) -> u64 {
+    rounds.last().map(number).unwrap_or_default()
 }
 
 /// From now on `charts` is where the newer chart is, so that the page's own command upgrades to it.

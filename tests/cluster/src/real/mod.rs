@@ -4,6 +4,8 @@
 //! One cluster goes through all scenarios, in order: a later one finds what an earlier one has left.
 
 mod chart;
+mod declared;
+mod evictions;
 mod examples;
 mod joining;
 mod kubernetes;
@@ -40,6 +42,10 @@ const SCENARIOS: &[Scenario] = &[
     ),
     ("a joint inference service infers across both nodes", examples::infer),
     (
+        "of two managers only one can be evicted until there are two again",
+        evictions::one_manager_at_a_time,
+    ),
+    (
         "mutual TLS is switched on, the edge joins by one command, and no worker is restarted",
         joining::join,
     ),
@@ -75,6 +81,10 @@ const SCENARIOS: &[Scenario] = &[
     (
         "the chart is installed again, and nothing was restarted or lost",
         lifecycle::reinstall,
+    ),
+    (
+        "a federated job has trained through all of that, each round told and no pod restarted",
+        lifecycle::trained_throughout,
     ),
     (
         "a cluster that Sedna runs changes hands as the page about it says",
@@ -122,6 +132,9 @@ pub struct Tour<'a> {
     shown: Vec<Shown>,
     /// What is remembered from one scenario to the next.
     workers: kubernetes::Workers,
+    declared: declared::Declared,
+    /// The last round that the job that trains throughout had told when there was no manager any more.
+    round: u64,
 }
 
 /// A scenario that was run.
@@ -180,6 +193,8 @@ impl<'a> Tour<'a> {
             work,
             shown: Vec::new(),
             workers: kubernetes::Workers::default(),
+            declared: declared::Declared::default(),
+            round: 0,
         })
     }
 

@@ -1,0 +1,107 @@
+//! What users have declared, to be found again as it was.
+
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use serde_json::{Map, Value, json};
+
+use super::{Tour, kubernetes::text};
+
+/// Our kinds.
+const KINDS: &str = "datasets,models,jointinferenceservices,federatedlearningjobs,edgenodes";
+
+/// Every object by kind, namespace and name: its uid, generation and spec; of a job that has ended its status, too.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Declared(BTreeMap<String, Map<String, Value>>);
+
+impl Declared {
+    fn of(objects: &[Value]) -> Self {
+        let kept = |object: &Value| {
+            let mut kept = Map::new();
+            for (field, at) in [
+                ("uid", "/metadata/uid"),
+                ("generation", "/metadata/generation"),
+                ("spec", "/spec"),
+            ] {
+                kept.insert(field.to_owned(), object.pointer(at).cloned().unwrap_or_default());
+            }
+            if ["Succeeded", "Failed"].contains(&text(object, "/status/phase")) {
+                kept.insert("status".to_owned(), object["status"].clone());
+            }
+            let [kind, namespace, name] = ["/kind", "/metadata/namespace", "/metadata/name"].map(|at| text(object, at));
+            (format!("{kind} {namespace}/{name}"), kept)
+        };
+        Self(objects.iter().map(kept).collect())
+    }
+
+    /// Whoever edits an object so often, and then back to what it was, leaves nothing but this.
+    pub fn edited(&mut self, object: &str, times: u64) {
+        if let Some(generation) = self.0.get_mut(object).and_then(|kept| kept.get_mut("generation")) {
+            *generation = json!(generation.as_u64().unwrap_or_default() + times);
+        }
+    }
+
+    /// What is gone or another now.
+    fn lost(&self, now: &Self) -> Vec<String> {
+        let lost = self.0.iter().filter(|(object, kept)| now.0.get(*object) != Some(*kept));
+        lost.map(|(object, kept)| match now.0.get(object) {
+            None => format!("{object} is gone"),
+            Some(now) => format!("{object} was {} and is {}", json!(kept), json!(now)),
+        })
+        .collect()
+    }
+}
+
+impl Tour<'_> {
+    /// All that is declared.
+    pub(super) fn look_at_declared(&self) -> anyhow::Result<Declared> {
+        Ok(Declared::of(&self.list(&[KINDS, "--all-namespaces"])?))
+    }
+
+    /// Fails if something of what was declared is gone, or is another.
+    pub(super) fn nothing_is_lost(&self) -> anyhow::Result<()> {
+        let lost = self.declared.lost(&self.look_at_declared()?);
+        ensure!(lost.is_empty(), "{}", lost.join("\n"));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str, generation: u64, phase: &str, round: u64) -> Value {
+        json!({
+            "kind": "FederatedLearningJob",
+            "metadata": {"name": name, "namespace": "default", "uid": "u", "generation": generation, "resourceVersion": "7"},
+            "spec": {"a": 1},
+            "status": {"phase": phase, "rounds": [round]},
+        })
+    }
+
+    #[test]
+    fn what_is_gone_or_another_is_lost() {
+        let before = [job("done", 1, "Succeeded", 3), job("at-work", 2, "Running", 3)];
+        let before = Declared::of(&before);
+        let lost = |now: &[Value]| before.lost(&Declared::of(now)).len();
+        let at_work = job("at-work", 2, "Running", 4);
+        let another = job("another", 1, "Running", 1);
+        assert_eq!(lost(&[job("done", 1, "Succeeded", 3), at_work.clone(), another]), 0);
+        assert_eq!(lost(std::slice::from_ref(&at_work)), 1, "it is gone");
+        assert_eq!(
+            lost(&[job("done", 1, "Succeeded", 4), at_work.clone()]),
+            1,
+            "what it came to is another"
+        );
+        assert_eq!(lost(&[job("done", 2, "Succeeded", 3), at_work]), 1, "it was written");
+    }
+
+    #[test]
+    fn an_edit_that_was_taken_back_is_expected() {
+        let mut before = Declared::of(&[job("a", 1, "Running", 1)]);
+        let now = Declared::of(&[job("a", 3, "Running", 1)]);
+        assert_eq!(before.lost(&now).len(), 1);
+        before.edited("FederatedLearningJob default/a", 2);
+        assert!(before.lost(&now).is_empty());
+    }
+}
