@@ -3,6 +3,7 @@
 //!
 //! One cluster goes through all scenarios, in order: a later one finds what an earlier one has left.
 
+mod by_hand;
 mod chart;
 mod declared;
 mod evictions;
@@ -85,6 +86,10 @@ const SCENARIOS: &[Scenario] = &[
     (
         "a federated job has trained through all of that, each round told and no pod restarted",
         lifecycle::trained_throughout,
+    ),
+    (
+        "a local controller is installed without the chart as the page says, and runs as nobody in particular",
+        by_hand::installed,
     ),
     (
         "a cluster that Sedna runs changes hands as the page about it says",

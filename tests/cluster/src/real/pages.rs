@@ -21,11 +21,15 @@ pub const JOINING: &str = "docs/edge-nodes.md";
 pub const MIGRATING: &str = "docs/migrating-from-sedna.md";
 
 /// Commands that are not run by the tour itself, and what runs them.
-const ELSEWHERE: [(&str, &str); 2] = [
+const ELSEWHERE: [(&str, &str); 3] = [
     ("rustup target add x86_64-unknown-linux-musl", "who sets up the machine"),
     (
         "cargo run -p skerry-dist -- images",
         "the harness, before the hosts are started",
+    ),
+    (
+        "systemctl enable --now skerry-localcontroller",
+        "whoever has a systemd; what that makes of the unit is tested in dist/",
     ),
 ];
 
@@ -53,7 +57,7 @@ impl Pages {
     }
 }
 
-/// What follows `$ ` in the `console` blocks, lines that end in `\` joined with the next, comments left out.
+/// What follows `$ `, or `# ` where it is root's, in the `console` blocks, lines that end in `\` joined with the next, comments left out.
 fn commands_of(text: &str) -> Vec<String> {
     let text = text.replace("\\\n", " ");
     let mut inside = false;
@@ -61,7 +65,7 @@ fn commands_of(text: &str) -> Vec<String> {
     for line in text.lines() {
         if line.starts_with("```") {
             inside = !inside && line == "```console";
-        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+        } else if let Some(command) = line.strip_prefix("$ ").or(line.strip_prefix("# ")).filter(|_| inside) {
             let command = command.split(" # ").next().unwrap_or(command);
             commands.push(command.split_whitespace().collect::<Vec<_>>().join(" "));
         }
@@ -82,6 +86,22 @@ impl Tour<'_> {
         part: &str,
         instead: &[(&str, &str)],
     ) -> anyhow::Result<String> {
+        self.follow_by(page, part, |tour, line| {
+            let mut line = line.to_owned();
+            for (placeholder, value) in instead {
+                line = line.replace(placeholder, value);
+            }
+            tour.shell(&line)
+        })
+    }
+
+    /// The same, run by other means.
+    pub(super) fn follow_by(
+        &mut self,
+        page: &'static str,
+        part: &str,
+        run: impl Fn(&Self, &str) -> anyhow::Result<String>,
+    ) -> anyhow::Result<String> {
         let all = self.pages.commands.get(page).into_iter().flatten();
         let commands: Vec<_> = all.filter(|command| command.contains(part)).cloned().collect();
         if commands.is_empty() {
@@ -90,11 +110,8 @@ impl Tour<'_> {
         let address = CLOUD.address.to_string();
         let mut told = String::new();
         for command in commands {
-            let mut line = command.replace(SOME_ADDRESS, &address);
-            for (placeholder, value) in instead {
-                line = line.replace(placeholder, value);
-            }
-            told += &self.shell(&line).with_context(|| format!("{page}: $ {command}"))?;
+            let line = command.replace(SOME_ADDRESS, &address);
+            told += &run(self, &line).with_context(|| format!("{page}: $ {command}"))?;
             self.pages.followed.insert((page, command));
         }
         Ok(told)
@@ -123,7 +140,7 @@ mod tests {
 
     #[test]
     fn commands_are_those_of_console_blocks() {
-        let page = "$ not this\n```console\n$ a \\\n    --b   # until c\nprinted\n$ d\n```\n```sh\n$ nor this\n```\n";
+        let page = "$ not this\n```console\n$ a \\\n    --b   # until c\nprinted\n# d\n```\n```sh\n$ nor this\n```\n# Nor that\n";
         assert_eq!(commands_of(page), ["a --b", "d"]);
     }
 }
