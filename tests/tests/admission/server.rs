@@ -40,7 +40,7 @@ static LENT: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         Runtime::new().unwrap().block_on(async {
-            let borrowed = Borrowed::take().await.unwrap();
+            let borrowed = Borrowed::take(&[]).await.unwrap();
             borrowed.define(skerry_crds::all()).await;
             tell.send(borrowed.plane.kubeconfig.clone()).unwrap();
             std::future::pending::<()>().await;
