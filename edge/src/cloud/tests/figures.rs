@@ -30,7 +30,7 @@ fn tell(link: &mut Link, node: &mut Node, report: Report, verdict: Verdict) -> b
     let told = link.frame(node, Upstream::Report { settled: 0, report });
     match &told[..] {
         [Output::Report(report)] => {
-            node.finish_report(&link.session.boot().to_owned(), report, verdict);
+            node.finish_report(link.session.boot(), report, verdict);
             link.wake(node);
             true
         }

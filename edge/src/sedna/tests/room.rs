@@ -78,8 +78,9 @@ fn a_busy_resource_is_waited_for_and_then_gives_way_to_others() {
     fill(&mut agent, &["d"], 1_000, now);
     assert_eq!(agent.make_room(now).full_until, Some(now + PATIENCE));
     // And so has this one, once nothing of it was left.
-    kept.iter().for_each(|seq| agent.settle(*seq));
-    owed_of(&agent, "d").iter().for_each(|seq| agent.settle(*seq));
+    for seq in kept.iter().chain(&owed_of(&agent, "d")) {
+        agent.settle(*seq);
+    }
     let later = now + Duration::from_secs(1);
     fill(&mut agent, &["busy"], 1_000, later);
     assert_eq!(agent.make_room(later).full_until, Some(later + PATIENCE));
