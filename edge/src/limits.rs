@@ -48,7 +48,7 @@ pub const CONNECTIONS_PER_NODE: usize = 16;
 
 /// Frames that wait to be written to a node before nothing more is read from it: the window of changes, and more answers
 /// than a node that keeps to its own windows can cause. Whoever sends and does not read waits for itself.
-pub const QUEUED_FRAMES: usize = WINDOW_FRAMES + 1024;
+pub const QUEUED_FRAMES: usize = WINDOW_FRAMES as usize + 1024;
 
 /// From a connection's first byte after TLS to its upgrade, or to the end of its last request: what a node asks for while
 /// it has no session is answered in seconds, and then it hangs up.
@@ -88,7 +88,14 @@ pub const ACK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Changes in flight to a node before one is acknowledged: at 200 ms of round trip still 80,000 a second, which is what one
 /// core can send and another take.
-pub const WINDOW_FRAMES: usize = 16 * 1024;
+pub const WINDOW_FRAMES: u32 = 16 * 1024;
+
+/// The same of a node that does not say in its hello how many it takes: those of before it was said take so many.
+pub const WINDOW_UNSAID: u32 = 1024;
+
+/// The same of an agent of Sedna's, which takes a message every 50 ms and needs two for some changes: all of them in less
+/// than [`ACK_TIMEOUT`].
+pub const WINDOW_OF_AGENT: u32 = 1024;
 
 /// Bytes in flight to a node; one larger object still goes when nothing else is in flight. Bounds what one stuck node
 /// can hold in socket buffers.
@@ -213,6 +220,8 @@ mod tests {
             ("IDLE", seconds(IDLE)),
             ("ACK_TIMEOUT", seconds(ACK_TIMEOUT)),
             ("WINDOW_FRAMES", WINDOW_FRAMES.to_string()),
+            ("WINDOW_UNSAID", WINDOW_UNSAID.to_string()),
+            ("WINDOW_OF_AGENT", WINDOW_OF_AGENT.to_string()),
             ("WINDOW_BYTES", bytes(WINDOW_BYTES)),
             ("BATCH_CHANGES", BATCH_CHANGES.to_string()),
             ("READ_AHEAD", READ_AHEAD.to_string()),

@@ -171,6 +171,9 @@ pub struct Hello {
     pub stored: Option<Position>,
     /// How many items the store holds.
     pub holds: u64,
+    /// How many changes it takes before one is acknowledged; [`limits::WINDOW_UNSAID`] where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
 }
 
 /// Why one side does not go on.

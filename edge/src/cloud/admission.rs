@@ -92,6 +92,7 @@ impl Server {
             agent,
             stored,
             holds: _,
+            window: _,
         } = hello;
         if !is_dns_name(node) {
             return Err(Refusal::Name(node.chars().take(limits::QUOTED).collect()));

@@ -30,6 +30,8 @@ use crate::{
 pub struct Session {
     number: u64,
     boot: String,
+    /// How many changes the node takes before one is acknowledged, as it said.
+    window: Option<u32>,
     confidential: bool,
     stage: Stage,
     heard: Duration,
@@ -112,6 +114,7 @@ impl Session {
             agent: _,
             stored,
             holds,
+            window,
         } = hello;
         node.session = Some(number);
         node.reports.boot(&boot);
@@ -126,7 +129,7 @@ impl Session {
             .filter(|position| position.epoch == epoch)
             .map(|position| position.version);
         let (start, stage) = if let Some(version) = resumed.filter(|version| node.objects.resume(*version)) {
-            (Start::Resume {}, Stage::Live(Window::starting_at(version)))
+            (Start::Resume {}, Stage::Live(Window::of(window, version)))
         } else {
             let chunks = node.objects.begin_digest(holds, peer.confidential);
             let (answer, until) = (Answer::of(chunks.len()), now + limits::ACK_TIMEOUT);
@@ -135,6 +138,7 @@ impl Session {
         let mut session = Self {
             number,
             boot,
+            window,
             confidential: peer.confidential,
             stage,
             heard: now,
@@ -341,7 +345,7 @@ impl Session {
             out.push(Output::Strays(strays));
         }
         let version = node.objects.acked();
-        self.stage = Stage::Live(Window::starting_at(version));
+        self.stage = Stage::Live(Window::of(self.window, version));
         out.push(Output::Send(Downstream::Synced { version }));
     }
 

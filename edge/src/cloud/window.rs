@@ -7,6 +7,8 @@ use crate::{limits, message::Downstream};
 /// The window of one connection.
 #[derive(Debug)]
 pub(super) struct Window {
+    /// How many changes may be in flight.
+    frames: usize,
     sent: u64,
     in_flight: VecDeque<Sent>,
     bytes: usize,
@@ -20,9 +22,11 @@ struct Sent {
 }
 
 impl Window {
-    /// Nothing in flight; the node stands at `version`.
-    pub(super) fn starting_at(version: u64) -> Self {
+    /// Nothing in flight to a node that said how many changes it takes, and stands at `version`.
+    pub(super) fn of(said: Option<u32>, version: u64) -> Self {
+        let frames = said.unwrap_or(limits::WINDOW_UNSAID).clamp(1, limits::WINDOW_FRAMES);
         Self {
+            frames: frames as usize,
             sent: version,
             in_flight: VecDeque::new(),
             bytes: 0,
@@ -36,7 +40,7 @@ impl Window {
 
     /// Whether this frame may go now. One that is larger than the window goes alone.
     pub(super) fn has_room_for(&self, frame: &Downstream) -> bool {
-        self.in_flight.len() < limits::WINDOW_FRAMES
+        self.in_flight.len() < self.frames
             && (self.in_flight.is_empty() || self.bytes + size(frame) <= limits::WINDOW_BYTES)
     }
 

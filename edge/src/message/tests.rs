@@ -124,11 +124,12 @@ fn downstream() -> Vec<Downstream> {
 /// One of every frame to the manager, and of every form that it takes.
 fn upstream() -> Vec<Upstream> {
     let message = || json!({"name": "w", "kind": "inference", "ownerInfo": {"inferenceNumber": 9}}).into();
-    let hello = |stored| Hello {
+    let hello = |stored: Option<Position>| Hello {
         node: "edge-1".to_owned(),
         boot: "b7".to_owned(),
         protocol: 1,
         agent: "0.1.0".to_owned(),
+        window: stored.is_some().then_some(1024),
         stored,
         holds: 5,
     };

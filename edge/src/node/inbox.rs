@@ -40,7 +40,7 @@ impl Inbox {
             return Err("versions have to rise within a session");
         }
         let bytes = self.bytes + size(&change);
-        if self.waiting.len() >= limits::WINDOW_FRAMES || bytes > limits::WINDOW_BYTES.max(size(&change)) {
+        if self.waiting.len() >= limits::WINDOW_FRAMES as usize || bytes > limits::WINDOW_BYTES.max(size(&change)) {
             return Err("more changes than the window allows");
         }
         self.last = version;
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_window_full_of_changes_is_taken_and_no_more() {
         let mut inbox = Inbox::default();
-        for version in 1..=limits::WINDOW_FRAMES as u64 {
+        for version in 1..=u64::from(limits::WINDOW_FRAMES) {
             inbox.push(version, put(10)).unwrap();
         }
         assert!(inbox.push(u64::MAX, put(10)).is_err());

@@ -39,6 +39,8 @@ pub struct Session {
     position: Option<Position>,
     retired: Retired,
     holds: u64,
+    /// How many changes it takes before one is acknowledged.
+    window: u32,
     phase: Phase,
     reconnect: Reconnect,
     /// The position that the batch being stored leads to.
@@ -94,6 +96,7 @@ impl Session {
             position,
             retired: Retired::default(),
             holds,
+            window: limits::WINDOW_FRAMES,
             phase: Phase::Waiting { until: Duration::ZERO },
             reconnect: Reconnect::default(),
             storing: None,
@@ -104,6 +107,12 @@ impl Session {
             cause: None,
             unknown: 0,
         }
+    }
+
+    /// The same, which takes no more than so many changes before one is acknowledged.
+    #[must_use]
+    pub fn taking(self, window: u32) -> Self {
+        Self { window, ..self }
     }
 
     /// How the link stands.

@@ -217,7 +217,7 @@ pub async fn serve(wire: WebSocket, node: String, agents: Agents, dialer: PipeDi
         orders,
         outbox: signals.outbox.clone(),
     };
-    let session = Session::new(identity, None, holds);
+    let session = Session::new(identity, None, holds).taking(limits::WINDOW_OF_AGENT);
     let linked = link::run(
         session,
         dialer.once(),

@@ -301,6 +301,7 @@ impl<D: Dialer> Session<D> {
             agent: "test".to_owned(),
             stored: None,
             holds: 0,
+            window: None,
         }));
         Ok(Self(socket))
     }

@@ -29,7 +29,7 @@ enum Step<F> {
 /// The steps of an input; of one that never ends, the first ones.
 fn steps<'a, F: 'a>(text: &'a str, decode: impl Fn(&str) -> F + 'a) -> impl Iterator<Item = Step<F>> + 'a {
     text.lines()
-        .take(4 * limits::WINDOW_FRAMES)
+        .take(4 * limits::WINDOW_UNSAID as usize)
         .map(move |line| match line.strip_prefix('!') {
             Some(milliseconds) => Step::Passes(Duration::from_millis(milliseconds.parse::<u32>().unwrap_or(1).into())),
             None => Step::Frame(decode(line)),
@@ -276,6 +276,7 @@ mod tests {
             agent: "0.1.0".to_owned(),
             stored: None,
             holds: 0,
+            window: None,
         });
         let came = manager(hello.encode().unwrap().as_bytes());
         assert_eq!(came, Came::taken("welcome"));

@@ -44,6 +44,7 @@ fn hello(stored: Option<Position>) -> Hello {
         agent: "0.1.0".to_owned(),
         stored,
         holds: 0,
+        window: Some(limits::WINDOW_FRAMES),
     }
 }
 

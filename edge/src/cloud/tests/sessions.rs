@@ -176,10 +176,27 @@ fn the_window_bounds_what_is_in_flight_and_a_large_object_goes_alone() {
         ["put"]
     );
     link.frame(&mut node, Upstream::Ack { version: version + 2 });
+}
 
-    fill(&mut node, limits::WINDOW_FRAMES + 1);
-    assert_eq!(link.wake(&mut node).len(), limits::WINDOW_FRAMES);
-    assert!(link.wake(&mut node).is_empty());
+#[test]
+fn as_many_changes_are_in_flight_as_the_node_said_and_no_more_than_anybody_may() {
+    for (said, taken) in [
+        (None, limits::WINDOW_UNSAID),
+        (Some(0), 1),
+        (Some(7), 7),
+        (Some(u32::MAX), limits::WINDOW_FRAMES),
+    ] {
+        let mut node = Node::default();
+        let hello = Hello {
+            window: said,
+            ..hello(None)
+        };
+        let mut link = Link::start(&mut node, 0, &peer(), hello);
+        link.answer(&mut node, &[]);
+        fill(&mut node, limits::WINDOW_FRAMES as usize + 1);
+        assert_eq!(link.wake(&mut node).len(), taken as usize, "{said:?}");
+        assert!(link.wake(&mut node).is_empty());
+    }
 }
 
 #[test]

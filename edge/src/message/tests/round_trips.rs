@@ -106,14 +106,16 @@ fn any_upstream() -> impl Strategy<Value = Upstream> {
             version,
         })
     });
-    let hello = (".*", ".*", any::<u32>(), ".*", stored, any::<u64>()).prop_map(
-        |(node, boot, protocol, agent, stored, holds)| Hello {
+    let window = prop::option::of(any::<u32>());
+    let hello = (".*", ".*", any::<u32>(), ".*", stored, any::<u64>(), window).prop_map(
+        |(node, boot, protocol, agent, stored, holds, window)| Hello {
             node,
             boot,
             protocol,
             agent,
             stored,
             holds,
+            window,
         },
     );
     let payload = prop_oneof![

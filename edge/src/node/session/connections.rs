@@ -51,6 +51,7 @@ impl Session {
             agent,
             stored: self.position.clone(),
             holds: self.holds,
+            window: Some(self.window),
         })));
     }
 

@@ -46,6 +46,7 @@ async fn come(dialer: &PipeDialer, node: usize) -> Result<NodeSocket<DuplexStrea
         agent: "test".to_owned(),
         stored: None,
         holds: 0,
+        window: None,
     }));
     loop {
         match socket.next().await.unwrap() {
