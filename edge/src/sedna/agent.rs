@@ -38,6 +38,11 @@ pub const SHARE: usize = OWED / 2;
 /// than a burst of a thousand rounds takes: of these nothing is given up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The kind that an agent takes no edit of. What it counts it settles when it first hears of a Dataset, and it reports a count
+/// that differs from its last one: told of another URL, or of one that was made again, it would say nothing for ever. So it is
+/// told to forget each before it is told of it, and counts anew.
+const DATASET: &str = "dataset";
+
 /// What one of them takes beside its message.
 const ROW: usize = 512;
 
@@ -126,6 +131,9 @@ impl Agent {
         for key in objects {
             match self.held.get(&ItemKey::from(key.clone())) {
                 Some(Item::Object(object)) => {
+                    if key.kind == DATASET {
+                        told.push(Envelope::delete(key));
+                    }
                     told.push(Envelope::insert(object, self.credential(key)));
                     self.before.remove(key);
                 }

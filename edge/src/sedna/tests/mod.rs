@@ -3,7 +3,7 @@
 mod room;
 mod told;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::serve::Listener as _;
 use jiff::Timestamp;
@@ -191,16 +191,17 @@ fn of_several_changes_of_an_object_the_agent_is_told_the_last() {
     let mut agent = Agent::new("b".to_owned());
     let put = |name, edit| Change::Put(object(name, edit));
     let changes = vec![put("a", 1), put("b", 1), put("a", 2), Change::Delete(key("b").into())];
-    assert_eq!(told(&mut agent, changes), ["insert a", "delete b"]);
+    assert_eq!(told(&mut agent, changes), ["delete a", "insert a", "delete b"]);
     assert_eq!(agent.holds(), 1);
     // A credential goes with its object, whichever comes first.
     let credential = || Change::PutCredential(credential("c"));
     assert_eq!(told(&mut agent, vec![credential()]), Vec::<String>::new());
     let with = agent.apply(NOW, batch(vec![put("c", 1)]));
-    assert!(content(&with[0])["metadata"].get("annotations").is_some());
-    assert_eq!(told(&mut agent, vec![credential()]), ["insert c"], "it may be another");
+    assert!(content(&with[1])["metadata"].get("annotations").is_some());
+    let another = told(&mut agent, vec![credential()]);
+    assert_eq!(another, ["delete c", "insert c"], "it may be another");
     let without = agent.apply(NOW, batch(vec![Change::Delete(self::credential("c").key())]));
-    assert!(content(&without[0])["metadata"].get("annotations").is_none());
+    assert!(content(&without[1])["metadata"].get("annotations").is_none());
 }
 
 #[test]
@@ -219,12 +220,63 @@ fn an_agent_that_comes_again_may_hold_what_it_was_told_before() {
     );
     assert_eq!(
         told(&mut agent, vec![put("a"), Change::Delete(key("b").into())]),
-        ["insert a", "delete b"]
+        ["delete a", "insert a", "delete b"]
     );
     assert_eq!(agent.rows().len(), 1);
     told(&mut agent, vec![Change::Delete(key("a").into())]);
     agent.connected();
     assert!(!agent.disconnected(), "nothing is left of it");
+}
+
+/// As Sedna's agent keeps Datasets: what it counts is settled when it first hears of one, and it reports a count that differs
+/// from its last.
+#[derive(Default)]
+struct Counting(BTreeMap<String, (String, u64)>);
+
+impl Counting {
+    /// The counts that it reports.
+    fn hear(&mut self, told: Vec<Envelope>) -> Vec<(String, u64)> {
+        let mut reported = Vec::new();
+        for envelope in told {
+            let name = envelope.header.resource_name.clone();
+            if envelope.header.operation == "delete" {
+                self.0.remove(&name);
+                continue;
+            }
+            let url = content(&envelope)["spec"]["url"].as_str().unwrap().to_owned();
+            let (url, last) = self.0.entry(name.clone()).or_insert((url, 0));
+            // There are as many samples as the URL says.
+            let count = url.parse().unwrap();
+            if *last != count {
+                *last = count;
+                reported.push((name, count));
+            }
+        }
+        reported
+    }
+}
+
+#[test]
+fn a_dataset_is_counted_anew_whatever_the_agent_counted_before() {
+    let (mut agent, mut counting) = (Agent::new("b".to_owned()), Counting::default());
+    let mut told = |agent: &mut Agent, object| counting.hear(agent.apply(NOW, batch(vec![Change::Put(object)])));
+    let counted = |count| [("d".to_owned(), count)];
+    assert_eq!(told(&mut agent, object("d", 1)), counted(1));
+    assert_eq!(told(&mut agent, object("d", 2)), counted(2), "its URL is another");
+    let again = Object {
+        uid: "another".to_owned(),
+        ..object("d", 2)
+    };
+    assert_eq!(told(&mut agent, again.clone()), counted(2), "it was made again");
+    agent.connected();
+    assert_eq!(
+        told(&mut agent, again.clone()),
+        counted(2),
+        "its report may have been lost"
+    );
+    // Another manager, which knows nothing of this agent.
+    agent = Agent::new("c".to_owned());
+    assert_eq!(told(&mut agent, again), counted(2));
 }
 
 #[test]

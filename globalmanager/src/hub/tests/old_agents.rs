@@ -186,7 +186,9 @@ async fn it_is_told_all_whenever_it_connects_and_what_changes_meanwhile() {
 
     cluster.edit(&dataset(), &json!({"spec": {"url": "/var/e.txt"}})).await;
     lc.until("the edit is there", |lc| {
-        lc.held[DATASET]["spec"]["url"] == "/var/e.txt"
+        lc.held
+            .get(DATASET)
+            .is_some_and(|held| held["spec"]["url"] == "/var/e.txt")
     })
     .await;
     cluster.delete(&service()).await;
