@@ -4,7 +4,7 @@ use super::*;
 use crate::{Epoch, Object, ObjectKey, Position, ReportPayload, node::Change, sedna::envelope::Said};
 
 /// As much as may be under way is written before the hub takes the agent for stuck: two messages for each change at most.
-const _: () = assert!(2 * limits::WINDOW_FRAMES as u128 * PACE.as_millis() < limits::ACK_TIMEOUT.as_millis());
+const _: () = assert!(2 * limits::WINDOW_OF_AGENT as u128 * PACE.as_millis() < limits::ACK_TIMEOUT.as_millis());
 
 fn epoch(transitions: u64) -> Epoch {
     let lease = "l".to_owned();
