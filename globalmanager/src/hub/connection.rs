@@ -281,7 +281,7 @@ impl Connection {
 
 impl Hub {
     /// A connection becomes no session.
-    fn refused(&self, word: &'static str, peer: &Peer, cause: &dyn fmt::Display) {
+    pub(crate) fn refused(&self, word: &'static str, peer: &Peer, cause: &dyn fmt::Display) {
         self.shared.counters.refused.count(word);
         if let Some(left_out) = self.shared.lines.refused.line() {
             let proven = peer.identity.as_ref().map(|certificate| certificate.node.as_str());

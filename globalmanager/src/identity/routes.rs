@@ -17,6 +17,7 @@ use skerry_edge::{
         Authority, Issued, JOIN, JoinRequest, NodeCertificate, RENEW, RenewRequest, SigningRequest, certificate_pem,
     },
     limits,
+    sedna::NODE_NAME,
 };
 use tokio::sync::Semaphore;
 
@@ -44,6 +45,30 @@ pub(super) fn router(identity: Identity, authority: Authority, hub: &Hub) -> Rou
         .layer(DefaultBodyLimit::max(limits::MAX_REQUEST))
         .with_state(office)
         .merge(hub.router().layer(middleware::from_fn(with_certificate)))
+        .layer(middleware::from_fn_with_state(hub.clone(), under_its_name))
+}
+
+/// Lets through who does not say another name than the one he has proven: no header of ours says one, Sedna's does.
+async fn under_its_name(State(hub): State<Hub>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>();
+    let proven = peer.and_then(|peer| {
+        peer.identity
+            .as_ref()
+            .map(|certificate| (peer, certificate.node.as_str()))
+    });
+    let said = request.headers().get_all(NODE_NAME);
+    if let Some((peer, proven)) = proven
+        && let Some(said) = said.iter().find(|said| said.as_bytes() != proven.as_bytes())
+    {
+        let said: String = String::from_utf8_lossy(said.as_bytes())
+            .chars()
+            .take(limits::QUOTED)
+            .collect();
+        let sentence = format!("the certificate is that of node {proven}, the header {NODE_NAME} says {said:?}");
+        hub.refused("other_name", peer, &sentence);
+        return Refusal(StatusCode::FORBIDDEN, sentence).into_response();
+    }
+    next.run(request).await
 }
 
 /// Lets through who has proven to be a node.

@@ -133,6 +133,31 @@ async fn a_stolen_name_is_no_proof() {
 }
 
 #[tokio::test]
+async fn a_header_that_says_another_name_is_refused() {
+    let cluster = Cluster::new().await;
+    let manager = cluster.manager().await;
+    let mut node = Node::new("edge-2");
+    node.join(&manager, &cluster.invite("edge-2", HOUR).await)
+        .await
+        .unwrap();
+    assert_eq!(manager.upgrade(&node, &[]).await.0, 101);
+    assert_eq!(manager.upgrade(&node, &["edge-2"]).await.0, 101);
+    assert_eq!(manager.hub.snapshot().refused.get("other_name"), None);
+    for (names, said) in [
+        (&["edge-1"][..], r#""edge-1""#),
+        (&["edge-2", "edge-1"], r#""edge-1""#),
+        (&["Edge-2"], r#""Edge-2""#),
+        (&[""], r#""""#),
+        (&["../edge-2"], r#""../edge-2""#),
+    ] {
+        let refused = manager.upgrade(&node, names).await;
+        let sentence = format!("the certificate is that of node edge-2, the header Node-Name says {said}");
+        assert_eq!(refused, (403, sentence));
+    }
+    assert_eq!(manager.hub.snapshot().refused.get("other_name"), Some(&5));
+}
+
+#[tokio::test]
 async fn the_name_of_a_node_that_has_joined_is_not_taken_in_plain() {
     let cluster = Cluster::new().await;
     let manager = cluster.manager().await;

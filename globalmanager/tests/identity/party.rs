@@ -20,6 +20,7 @@ use skerry_edge::{
         certificate_pem, read_certificate,
         trust::{Trust, node_config},
     },
+    limits::SUBPROTOCOL,
     message::{Hello, Received},
     transport::{
         Event,
@@ -255,17 +256,39 @@ impl Manager {
         self.ask(config, path, body).await.unwrap()
     }
 
+    /// What is answered to the node where the upgrade's headers say these names.
+    pub(crate) async fn upgrade(&self, node: &Node, names: &[&str]) -> (u16, String) {
+        let client = https(node.config(&self.authority));
+        let upgrade = [
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("sec-websocket-protocol", SUBPROTOCOL),
+        ];
+        let headers = upgrade.into_iter().chain(names.iter().map(|name| ("node-name", *name)));
+        let asked = headers.fold(
+            client.get(format!("https://{}/", self.address)),
+            |asked, (header, value)| asked.header(header, value),
+        );
+        let answer = asked.send().await.unwrap();
+        match answer.status().as_u16() {
+            101 => (101, String::new()),
+            status => (status, answer.text().await.unwrap()),
+        }
+    }
+
     async fn ask(&self, config: ClientConfig, path: &str, body: String) -> Result<(u16, String), String> {
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(config)
-            .no_proxy()
-            .build()
-            .unwrap();
-        let asked = client.post(format!("https://{}{path}", self.address));
+        let asked = https(config).post(format!("https://{}{path}", self.address));
         let asked = asked.header("content-type", "application/json").body(body);
         let answer = asked.send().await.map_err(|error| error.to_string())?;
         Ok((answer.status().as_u16(), answer.text().await.unwrap()))
     }
+}
+
+fn https(config: ClientConfig) -> reqwest::Client {
+    let client = reqwest::Client::builder().tls_backend_preconfigured(config);
+    client.no_proxy().build().unwrap()
 }
 
 /// What a manager says.
