@@ -263,3 +263,6 @@ async fn carry_out<S: Store>(store: Arc<S>, order: Order) -> Option<Input> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

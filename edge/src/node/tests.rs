@@ -440,6 +440,48 @@ fn an_answer_settles_a_report_once() {
     assert_eq!(link.frame(answer()), []);
 }
 
+#[test]
+fn a_report_that_was_put_off_goes_again_in_its_time_whatever_the_manager_asks_for() {
+    let (least, most) = limits::REPORT_RETRY;
+    for (asked, waits) in [
+        (0, least),
+        (99, least),
+        (1_234, Duration::from_millis(1_234)),
+        (60_001, most),
+        (u64::MAX, most),
+    ] {
+        let mut link = Link::live();
+        link.input(Input::Fetched(vec![Outgoing::Gap { seq: 4, count: 2 }]));
+        link.input(Input::Fetched(vec![]));
+        link.frame(Downstream::ReportLater {
+            seq: 4,
+            retry_after_ms: asked,
+        });
+        let again = |outputs: &[Output]| {
+            let fetched = |output: &Output| {
+                matches!(
+                    output,
+                    Output::Fetch(Wanted {
+                        of: Some(_),
+                        after: 3,
+                        ..
+                    })
+                )
+            };
+            outputs.iter().any(fetched)
+        };
+        let mut outputs = link.input(Input::Tick);
+        while !again(&outputs) {
+            assert!(link.now <= NOW + most, "{asked} ms: it is not sent again");
+            link.now = link.session.wake_at().unwrap();
+            // The manager goes on to be heard, so the session does, too.
+            outputs = link.input(Input::Heard);
+            outputs.extend(link.input(Input::Tick));
+        }
+        assert_eq!(link.now, NOW + waits, "{asked} ms");
+    }
+}
+
 /// How many of so many reports that a node owes it has sent after each second, whatever is answered at once.
 fn told(owed: u64, reports_per_second: Option<u32>) -> Vec<usize> {
     let mut link = Link::greeting(Some(position(5)));

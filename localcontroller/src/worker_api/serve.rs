@@ -288,6 +288,22 @@ mod tests {
         assert!((limits::HEAD..limits::HEAD * 2).contains(&took), "{took:?}");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_is_too_large_is_refused() {
+        let (port, stop) = (port(), CancellationToken::new());
+        for (bytes, status) in [(limits::HEAD_BYTES - 1, "200 OK"), (limits::HEAD_BYTES + 1, "431 ")] {
+            let mut stream = dial(&port, NODE, &stop).unwrap();
+            let (before, after) = ("GET / HTTP/1.1\r\nconnection: close\r\nx: ", "\r\n\r\n");
+            let padding = "x".repeat(bytes - before.len() - after.len());
+            let head = format!("{before}{padding}{after}");
+            // It need not read all of it to answer.
+            let _ = stream.write_all(head.as_bytes()).await;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{bytes}: {answer}");
+        }
+    }
+
     #[tokio::test]
     async fn a_stop_finishes_what_has_begun_and_takes_no_more() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

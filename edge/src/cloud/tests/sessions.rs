@@ -272,6 +272,37 @@ fn a_ping_tells_the_round_trip_and_the_node_its_outbox_each_session_anew() {
 }
 
 #[test]
+fn a_node_that_is_heard_all_the_time_is_measured_all_the_same() {
+    let mut node = Node::default();
+    let mut link = Link::live(&mut node);
+    let mut pinged = Vec::new();
+    let until = NOW + 4 * limits::MEASURE_EVERY;
+    let mut now = NOW;
+    while now < until {
+        now = link.session.wake_at().unwrap().min(now + Duration::from_secs(7));
+        link.at(now, &mut node, Input::Heard);
+        if link.at(now, &mut node, Input::Wake) == [Output::Ping] {
+            pinged.push(now);
+        }
+    }
+    let first = NOW + limits::PING_AFTER;
+    let expected = [0, 1, 2, 3].map(|times| first + times * limits::MEASURE_EVERY);
+    assert_eq!(pinged, expected);
+}
+
+#[test]
+fn a_node_is_told_how_fast_it_may_report() {
+    let mut node = Node::default();
+    for number in 0..2 {
+        let link = Link::start(&mut node, number, &peer(), hello(None));
+        let [Downstream::Welcome { reports_per_second, .. }] = sent(&link.first)[..] else {
+            panic!("{:?}", link.first)
+        };
+        assert_eq!(*reports_per_second, Some(limits::REPORTS_PER_SECOND));
+    }
+}
+
+#[test]
 fn what_breaks_the_protocol_ends_the_session_with_a_reason() {
     let full = limits::REPORT_WINDOW as u64;
     for (why, frame) in [
