@@ -1,5 +1,7 @@
 //! What is sent to a node that comes with a store: what differs, and no more.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 #[test]
@@ -61,6 +63,67 @@ fn a_digest_over_what_both_have_sends_nothing_and_over_m_differences_m_bodies() 
     let mut sent = names(&outputs);
     sent.sort_unstable();
     assert_eq!(sent, ["delete", "put", "put", "synced"]);
+}
+
+#[test]
+fn a_manager_that_has_just_taken_over_and_a_node_that_misses_nothing_say_two_frames_each() {
+    use crate::node;
+    let items: Vec<_> = (0..1000).map(|i| object(&format!("d{i}"), 1)).collect();
+    let rows: Vec<_> = items.iter().map(Item::row).collect();
+    let mut node = Node::default();
+    set(&mut node, &items);
+    let before = Epoch {
+        transitions: server().epoch.transitions - 1,
+        ..server().epoch
+    };
+    let stored = Position {
+        version: 4711,
+        ..Position::start("ours", before)
+    };
+    let identity = node::Identity {
+        node: "edge-1".to_owned(),
+        boot: "boot".to_owned(),
+        agent: "0.1.0".to_owned(),
+    };
+    let mut there = node::Session::new(identity, Some(stored), rows.len() as u64);
+    let mut here: Option<Link> = None;
+    let mut said = Vec::new();
+    let mut inputs = VecDeque::from([node::Input::Tick, node::Input::Connected]);
+    while let Some(input) = inputs.pop_front() {
+        for output in there.handle(NOW, input) {
+            let frame = match output {
+                node::Output::Send(frame) => frame,
+                node::Output::ReadRows => {
+                    inputs.push_back(node::Input::Rows(rows.clone()));
+                    continue;
+                }
+                node::Output::Store(batch) => {
+                    assert_eq!(batch.changes, [], "only where it stands");
+                    continue;
+                }
+                _ => continue,
+            };
+            said.push(format!("node: {}", frame.name()));
+            let outputs = match (&mut here, frame) {
+                (None, Upstream::Hello(hello)) => {
+                    let link = Link::start(&mut node, 0, &peer(), hello);
+                    here.insert(link).first.clone()
+                }
+                (Some(link), frame) => link.frame(&mut node, frame),
+                (None, frame) => panic!("{frame:?}"),
+            };
+            for frame in sent(&outputs) {
+                said.push(format!("manager: {}", frame.name()));
+                inputs.push_back(node::Input::Frame(Ok(Received::Message(frame.clone()))));
+            }
+        }
+    }
+    assert_eq!(
+        said,
+        ["node: hello", "manager: welcome", "node: rows", "manager: synced"]
+    );
+    assert_eq!(there.state(), node::State::Live);
+    assert_eq!(node.objects.counts().unacked, 0);
 }
 
 #[test]
