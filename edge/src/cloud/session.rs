@@ -97,7 +97,8 @@ impl Closing {
 
 impl Session {
     /// Starts a session of the node that said this, after [`Server::check`]; what to do first. It replaces the node's
-    /// session before, which has to be given [`Input::Wake`]. No two sessions may have the same `number`.
+    /// session before, which has to be given [`Input::Wake`]. No two sessions may have the same `number`, and one whose
+    /// hello comes after that of a higher number is over at once.
     pub fn start(
         now: Duration,
         number: u64,
@@ -116,8 +117,24 @@ impl Session {
             holds,
             window,
         } = hello;
+        let mut session = Self {
+            number,
+            boot,
+            window,
+            confidential: peer.confidential,
+            stage: Stage::Closed,
+            heard: now,
+            ping_at: now + limits::PING_AFTER,
+            measure_at: now + limits::PING_AFTER,
+            pinged: None,
+            unknown: 0,
+        };
+        if node.session > Some(number) {
+            let closing = Closing::new(End::Replaced, "another session of this node has begun");
+            return (session, closing.outputs().collect());
+        }
         node.session = Some(number);
-        node.reports.boot(&boot);
+        node.reports.boot(&session.boot);
         if stored.is_none() {
             // Numbers begin anew in an empty store, of a node that was installed anew, say, and so may its clock.
             node.objects.forget_figures();
@@ -128,24 +145,14 @@ impl Session {
         let resumed = stored
             .filter(|position| position.epoch == epoch)
             .map(|position| position.version);
-        let (start, stage) = if let Some(version) = resumed.filter(|version| node.objects.resume(*version)) {
-            (Start::Resume {}, Stage::Live(Window::of(window, version)))
+        let start = if let Some(version) = resumed.filter(|version| node.objects.resume(*version)) {
+            session.stage = Stage::Live(Window::of(window, version));
+            Start::Resume {}
         } else {
             let chunks = node.objects.begin_digest(holds, peer.confidential);
             let (answer, until) = (Answer::of(chunks.len()), now + limits::ACK_TIMEOUT);
-            (Start::Digest { chunks }, Stage::Digesting { answer, until })
-        };
-        let mut session = Self {
-            number,
-            boot,
-            window,
-            confidential: peer.confidential,
-            stage,
-            heard: now,
-            ping_at: now + limits::PING_AFTER,
-            measure_at: now + limits::PING_AFTER,
-            pinged: None,
-            unknown: 0,
+            session.stage = Stage::Digesting { answer, until };
+            Start::Digest { chunks }
         };
         if session.confidential {
             node.objects.release_withheld(now);

@@ -49,9 +49,14 @@ enum Step {
         orders: u8,
     },
     Fail,
-    /// The connection is cut; the manager notices or not.
+    /// The connection is cut; the manager notices or not. What was under way on one that it does not know to be cut may
+    /// arrive late, after what a newer one brings.
     Cut {
         noticed: bool,
+    },
+    Late {
+        which: u8,
+        frames: u8,
     },
     /// Somebody repeats the last frame to the node.
     Replay,
@@ -104,6 +109,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (1..6_u8).prop_map(|orders| Step::Work { orders }),
         1 => Just(Step::Fail),
         2 => any::<bool>().prop_map(|noticed| Step::Cut { noticed }),
+        3 => (any::<u8>(), 1..4_u8).prop_map(|(which, frames)| Step::Late { which, frames }),
         1 => Just(Step::Replay),
         1 => any::<bool>().prop_map(|stored| Step::NodeCrash { stored }),
         1 => any::<bool>().prop_map(|new_lease| Step::ManagerCrash { new_lease }),

@@ -1,6 +1,9 @@
 //! A manager of the model: the session state machine under test, with the knowledge that an engine would give it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use skerry_edge::{
     Downstream, Item, Object, ObjectKey, Report, ReportResult, Upstream,
@@ -13,11 +16,15 @@ pub(crate) struct Manager {
     node: Node,
     /// Sessions that have begun, by number; the manager may not have noticed that one has ended.
     sessions: BTreeMap<u64, Session>,
+    /// The newest of all that have begun.
+    newest: Option<u64>,
     /// Known owners, and whether they were planned.
     owners: BTreeMap<ObjectKey, bool>,
     listed: bool,
     /// Reports to be carried out.
     pub(crate) reports: Vec<(String, Report)>,
+    /// Those that were: of which start, and their numbers.
+    carried_out: BTreeSet<(String, u64)>,
     /// The last version that the node acknowledged.
     pub(crate) acked: u64,
 }
@@ -34,9 +41,11 @@ impl Manager {
             server,
             node: Node::default(),
             sessions: BTreeMap::new(),
+            newest: None,
             owners: BTreeMap::new(),
             listed: false,
             reports: Vec::new(),
+            carried_out: BTreeSet::new(),
             acked: 0,
         }
     }
@@ -76,6 +85,7 @@ impl Manager {
                 Ok(()) => {
                     let (session, outputs) = Session::start(now, number, &self.server, &peer, hello, &mut self.node);
                     self.sessions.insert(number, session);
+                    self.newest = self.newest.max(Some(number));
                     outputs
                 }
                 Err(refusal) => return vec![Effect::Send(refusal.frame()), Effect::Close],
@@ -84,6 +94,26 @@ impl Manager {
             (Some(_), frame) => self.handle(now, number, Input::Frame(frame)),
         };
         self.effects(number, outputs)
+    }
+
+    /// A frame has come over a connection that the node has given up; false where the manager has, too. Once a newer
+    /// session has begun, it changes nothing.
+    pub(crate) fn late(&mut self, now: Duration, number: u64, text: &str) -> bool {
+        let frame = Upstream::decode(text);
+        let begins = matches!(frame, Ok(Received::Message(Upstream::Hello(_))));
+        if !begins && !self.sessions.contains_key(&number) {
+            return false;
+        }
+        let replaced = self.newest > Some(number);
+        let known = |manager: &Self| format!("{:?} {:?} {}", manager.node, manager.reports, manager.acked);
+        let before = replaced.then(|| known(self));
+        self.frame(now, number, text);
+        if let Some(before) = before {
+            assert_eq!(known(self), before, "an old session said {text}");
+        } else if let Ok(Received::Message(Upstream::Ack { version })) = frame {
+            self.acked = version;
+        }
+        true
     }
 
     /// Something that is not a frame has happened to every session; what it does to connection `number`.
@@ -111,6 +141,11 @@ impl Manager {
             Verdict::Done(ReportResult::Accepted {})
         };
         self.node.finish_report(&boot, &report, verdict);
+        let seq = report.seq;
+        assert!(
+            later || self.carried_out.insert((boot, seq)),
+            "report {seq} of one start takes effect twice"
+        );
         (!later).then_some(report)
     }
 

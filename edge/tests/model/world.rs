@@ -16,7 +16,7 @@ use skerry_edge::{
 };
 
 use self::{
-    link::Connection,
+    link::{Connection, Late},
     node::{Disk, Order, identity},
 };
 use super::{
@@ -34,6 +34,7 @@ pub(crate) struct World {
     managers: Vec<Manager>,
     connections: u64,
     connection: Option<Connection>,
+    late: Vec<Late>,
     dialling: bool,
     disk: Disk,
     backup: Option<Disk>,
@@ -105,6 +106,7 @@ impl World {
             managers: vec![other, Manager::new(server("ours", 0, 0))],
             connections: 0,
             connection: None,
+            late: Vec::new(),
             dialling: false,
             disk: Disk::default(),
             backup: None,
@@ -136,6 +138,7 @@ impl World {
             Step::Work { orders } => (0..orders).for_each(|_| self.work()),
             Step::Fail => self.fail(),
             Step::Cut { noticed } => self.cut(noticed),
+            Step::Late { which, frames } => self.deliver_late(which.into(), frames.into()),
             Step::Replay => self.replay(),
             Step::NodeCrash { stored } => self.node_crash(stored),
             Step::ManagerCrash { new_lease } => self.manager_crash(new_lease),
@@ -227,9 +230,16 @@ impl World {
     }
 
     fn take(&mut self, later: bool) {
-        for manager in &mut self.managers {
+        let present = self.managers.len() - 1;
+        for (at, manager) in self.managers.iter_mut().enumerate() {
             if let Some(report) = manager.take(later) {
-                self.executed.insert(id(&report));
+                let id = id(&report);
+                let again = !self.executed.insert(id) && self.settled.contains(&id);
+                // Of one that is deposed the API server takes nothing.
+                assert!(
+                    !again || at != present,
+                    "report {id} was settled, and takes effect again"
+                );
             }
         }
         self.wake_managers();
@@ -251,6 +261,9 @@ impl World {
             .is_some_and(|connection| connection.manager != self.managers.len() - 1)
         {
             self.cut(true);
+        }
+        while !self.late.is_empty() {
+            self.deliver_late(0, usize::MAX);
         }
         (0..KEYS).for_each(|number| self.plan(number));
         self.list();

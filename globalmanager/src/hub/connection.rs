@@ -137,7 +137,14 @@ impl Connection {
         let wake = Arc::<Notify>::default();
         let since = hub.now();
         let mut state = hub.shared.state.lock();
-        state.placements.forget_strays(&node);
+        // A hello may have been under way for longer than that of a newer connection.
+        let newest = state
+            .connected
+            .get(&node)
+            .is_none_or(|connected| connected.number < number);
+        if newest {
+            state.placements.forget_strays(&node);
+        }
         let (held, _) = state.placements.node_with_rule(&node);
         let (session, outputs) = Session::start(since, number, &term.server, peer, hello, held);
         let connected = Connected {
@@ -146,7 +153,9 @@ impl Connection {
             since,
             agent,
         };
-        let replaced = state.connected.insert(node.clone(), connected);
+        let replaced = newest
+            .then(|| state.connected.insert(node.clone(), connected))
+            .flatten();
         drop(state);
         if let Some(replaced) = replaced {
             replaced.wake.notify_one();

@@ -57,6 +57,25 @@ async fn frames_that_are_replayed_out_of_place_end_the_session() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hello_that_comes_after_that_of_a_newer_connection_ends_no_session() {
+    let world = World::plain();
+    let mut late = world.dial();
+    assert!(late.upgrade().await.starts_with("HTTP/1.1 101"));
+    while world.hub.snapshot().connections == 0 {
+        yield_now().await;
+    }
+    let mut wire = holder(&world).await;
+    late.text(&hello("edge-1")).await.unwrap();
+    assert!(late.frame().await["replaced"].is_object());
+    assert_eq!(late.refused().await, None);
+    wire.text(&report(1, "d", &uid("d"))).await.unwrap();
+    assert_eq!(wire.answer().await, (1, None));
+    world.place("edge-1", "d", 2);
+    assert_eq!(wire.frame().await["put"]["object"]["generation"], 2);
+    assert_eq!(world.hub.snapshot().sessions, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_acknowledgement_that_is_replayed_or_comes_late_takes_nothing_back() {
     let world = World::plain();
     let mut wire = holder(&world).await;

@@ -152,6 +152,51 @@ fn the_newer_session_of_a_node_replaces_the_older_which_is_told() {
 }
 
 #[test]
+fn whatever_an_old_session_says_after_the_newer_one_has_begun_changes_nothing() {
+    let rows = Upstream::Rows {
+        chunks: vec![],
+        rows: vec![],
+        more: false,
+    };
+    for (live, frame) in [
+        (false, rows),
+        (true, Upstream::Ack { version: 1 }),
+        (true, report(1, "d", "uid-d")),
+        (true, Upstream::Gap { seq: 1, count: 1 }),
+        (true, Upstream::Outbox(OutboxDepth { messages: 1, bytes: 1 })),
+    ] {
+        let mut node = Node::default();
+        node.objects.set(NOW, object("d", 1));
+        let mut old = Link::start(&mut node, 0, &peer(), hello(None));
+        if live {
+            old.answer(&mut node, &[]);
+        }
+        let mut new = Link::start(&mut node, 1, &peer(), hello(None));
+        if live {
+            new.answer(&mut node, &[]);
+        }
+        let before = format!("{node:?}");
+        // It has not been told yet that it is over.
+        let outputs = old.frame(&mut node, frame.clone());
+        assert_eq!(names(&outputs), ["replaced"], "{frame:?}");
+        assert_eq!(format!("{node:?}"), before, "{frame:?}");
+        if !live {
+            assert_eq!(names(&new.answer(&mut node, &[])), ["synced", "put"]);
+        }
+    }
+}
+
+#[test]
+fn a_hello_that_comes_after_that_of_a_newer_connection_replaces_nobody() {
+    let mut node = Node::default();
+    let mut new = Link::start(&mut node, 1, &peer(), hello(None));
+    let late = Link::start(&mut node, 0, &peer(), hello(None));
+    assert_eq!(names(&late.first), ["replaced"]);
+    assert_eq!(late.session.wake_at(), None);
+    assert_eq!(names(&new.answer(&mut node, &[])), ["synced"]);
+}
+
+#[test]
 fn the_window_bounds_what_is_in_flight_and_a_large_object_goes_alone() {
     let mut node = Node::default();
     let mut link = Link::live(&mut node);

@@ -20,6 +20,13 @@ pub(super) struct Connection {
     pub(super) closed: bool,
 }
 
+/// What is under way on a connection that the node has given up and its manager has not.
+pub(super) struct Late {
+    manager: usize,
+    number: u64,
+    up: VecDeque<String>,
+}
+
 impl World {
     /// The node dials, in its time.
     pub(super) fn dial(&mut self, who: Who) {
@@ -116,16 +123,46 @@ impl World {
     }
 
     pub(super) fn cut(&mut self, noticed: bool) {
-        let Some(Connection { manager, number, .. }) = self.connection.take() else {
+        let Some(connection) = self.connection.take() else {
             return;
         };
         if noticed {
-            self.managers[manager].ended(number);
+            self.managers[connection.manager].ended(connection.number);
+        } else {
+            self.late(connection);
         }
         self.node(Input::Disconnected {
             jitter: 0.5,
             cause: "cut".to_owned(),
         });
+    }
+
+    /// What is under way may arrive yet.
+    pub(super) fn late(&mut self, connection: Connection) {
+        let Connection {
+            manager, number, up, ..
+        } = connection;
+        self.late.push(Late { manager, number, up });
+    }
+
+    /// Some of it does.
+    pub(super) fn deliver_late(&mut self, which: usize, frames: usize) {
+        let Some(which) = which.checked_rem(self.late.len()) else {
+            return;
+        };
+        let Late { manager, number, up } = &mut self.late[which];
+        let (manager, number) = (*manager, *number);
+        let frames: Vec<_> = up.drain(..frames.min(up.len())).collect();
+        if up.is_empty() {
+            self.late.remove(which);
+        }
+        for text in frames {
+            if !self.managers[manager].late(self.now, number, &text) {
+                self.late.retain(|late| late.number != number);
+                break;
+            }
+            self.wake_managers();
+        }
     }
 
     pub(super) fn replay(&mut self) {

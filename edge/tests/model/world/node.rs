@@ -182,7 +182,9 @@ impl World {
         if let (true, Some(Order::Store(batch))) = (stored, self.orders.pop_front()) {
             self.apply(batch);
         }
-        self.connection = None;
+        if let Some(connection) = self.connection.take() {
+            self.late(connection);
+        }
         self.orders.clear();
         self.dialling = false;
         self.boots += 1;
@@ -196,6 +198,8 @@ impl World {
             self.lost_with_disk.extend(self.disk.outbox.values().map(id));
             for report in backup.outbox.values() {
                 self.lost_with_disk.remove(&id(report));
+                // An old disk owes it again, and nobody can tell that it was told.
+                self.settled.remove(&id(report));
             }
             // Numbers go on: they are drawn from a clock-free counter that the copy has too, under another boot.
             self.disk = backup;
