@@ -16,11 +16,15 @@ use std::sync::Arc;
 use memory::{MOST, from, resident};
 use net::{Wire, World};
 use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
-use skerry_edge::{identity::MANAGER, limits};
+use skerry_edge::{
+    identity::{JOIN, MANAGER},
+    limits,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
     time::{Duration, timeout},
 };
+use tokio_rustls::TlsConnector;
 
 /// Sends as much as is taken without anything in return.
 async fn press(wire: &mut Wire<DuplexStream>, bytes: &[u8]) {
@@ -45,37 +49,91 @@ async fn half(wire: &mut Wire<DuplexStream>, config: Arc<ClientConfig>) {
         wire.0.read(&mut [0; net::PIPE]).await.unwrap() > 0,
         "the manager answers"
     );
-    let record = record(23, 16 << 10);
-    press(wire, &record[..record.len() - 1]).await;
+    press(wire, &record(23, 16 << 10)[..16 << 10]).await;
+}
+
+/// All of TLS without a certificate, then this, and then a record that does not end.
+async fn asking(wire: Wire<DuplexStream>, config: Arc<ClientConfig>, asks: &[u8]) -> Wire<DuplexStream> {
+    let name = ServerName::try_from(MANAGER).unwrap();
+    let mut tls = TlsConnector::from(config).connect(name, wire.0).await.unwrap();
+    tls.write_all(asks).await.unwrap();
+    tls.flush().await.unwrap();
+    // What this end holds of TLS is not counted.
+    let mut wire = Wire(tls.into_inner().0);
+    press(&mut wire, &record(23, 16 << 10)[..16 << 10]).await;
+    wire
+}
+
+/// The head of an upgrade that has as many bytes as are read of one, and does not end.
+fn endless_head() -> Vec<u8> {
+    let mut head = net::UPGRADE.strip_suffix("\r\n").unwrap().as_bytes().to_vec();
+    head.extend(b"x: ");
+    head.resize(HEAD_BYTES - 1, b'x');
+    head
+}
+
+/// A request to join that lacks its last byte.
+fn endless_body() -> Vec<u8> {
+    let mut request = format!(
+        "POST {JOIN} HTTP/1.1\r\nhost: manager\r\ncontent-type: application/json\r\ncontent-length: {}\r\nx: ",
+        limits::MAX_REQUEST
+    )
+    .into_bytes();
+    request.resize(HEAD_BYTES - 4, b'x');
+    request.extend(b"\r\n\r\n");
+    request.resize(HEAD_BYTES + limits::MAX_REQUEST - 1, b' ');
+    request
+}
+
+/// What the manager's server reads of a request's head.
+const HEAD_BYTES: usize = 8192;
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Hello,
+    Handshake,
+    Head,
+    Body,
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_handshakes_hold_little_memory() {
-    let world = World::tls();
-    let (before, mut held) = (resident(), Vec::new());
-    for connection in 0..limits::UNPROVEN {
-        let mut wire = world.dial_from(from(connection));
-        if connection % 2 == 0 {
-            let hello = record(22, 16 << 10);
-            press(&mut wire, &hello[..hello.len() - 1]).await;
-        } else {
-            half(&mut wire, world.stranger()).await;
+async fn whoever_stops_on_the_way_to_a_session_holds_little_memory() {
+    let world = World::joining().await;
+    let stranger = world.stranger();
+    world.dial_tls(stranger.clone()).await.unwrap();
+    let before = resident();
+    for stage in [Stage::Hello, Stage::Handshake, Stage::Head, Stage::Body] {
+        let mut held = Vec::new();
+        for connection in 0..limits::UNPROVEN {
+            let mut wire = world.dial_from(from(connection));
+            held.push(match stage {
+                Stage::Hello => {
+                    press(&mut wire, &record(22, 16 << 10)[..16 << 10]).await;
+                    wire
+                }
+                Stage::Handshake => {
+                    half(&mut wire, stranger.clone()).await;
+                    wire
+                }
+                Stage::Head => asking(wire, stranger.clone(), &endless_head()).await,
+                Stage::Body => asking(wire, stranger.clone(), &endless_body()).await,
+            });
         }
-        held.push(wire);
-    }
-    assert_eq!(world.hub.snapshot().unproven, limits::UNPROVEN);
-    let growth = resident().saturating_sub(before);
-    assert!(
-        growth < MOST,
-        "{} half handshakes hold {} MiB",
-        held.len(),
-        growth >> 20
-    );
-    assert!(growth > limits::UNPROVEN * 4096, "{growth} bytes: nothing was measured");
-    // For so long, and no longer.
-    tokio::time::sleep(limits::HANDSHAKE).await;
-    while world.hub.snapshot().unproven > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(world.hub.snapshot().unproven, limits::UNPROVEN, "{stage:?}");
+        let growth = resident().saturating_sub(before);
+        println!("{stage:?}: {} KiB each", growth / limits::UNPROVEN >> 10);
+        assert!(
+            growth < MOST,
+            "{stage:?}: {} connections hold {} MiB",
+            held.len(),
+            growth >> 20
+        );
+        assert!(growth > limits::UNPROVEN * 4096, "{growth} bytes: nothing was measured");
+        // For so long, and no longer.
+        tokio::time::sleep(limits::HANDSHAKE.max(limits::REQUEST)).await;
+        while world.hub.snapshot().unproven > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
     let mut node = world.dial_tls(world.certified("edge-1")).await.unwrap();
     node.begin("edge-1").await;

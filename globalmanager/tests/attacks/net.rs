@@ -11,9 +11,15 @@ use std::{
 use async_trait::async_trait;
 use axum::serve::Listener;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
 use parking_lot::Mutex;
 use rustls::{ClientConfig, pki_types::ServerName, time_provider::DefaultTimeProvider};
 use serde_json::{Value, json};
+use skerry_crds::names::identity::AUTHORITY;
 use skerry_edge::{
     Object, ObjectKey,
     identity::{
@@ -26,7 +32,10 @@ use skerry_edge::{
 use skerry_globalmanager::{
     engine::Taken,
     hub::{Answers, Hub, Part, Reported, Reports},
+    identity::{Identity, Terms},
+    metrics::Metrics,
 };
+use skerry_sandbox::ApiServer;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex},
     sync::{Semaphore, mpsc},
@@ -116,6 +125,40 @@ impl World {
         let listener = TlsListener::new(net, Arc::new(config.unwrap()), world.hub.doors()).unwrap();
         world.hub.revoke(Revocations::default());
         tokio::spawn(server::serve(listener, world.hub.router(), stop));
+        world
+    }
+
+    /// One whose nodes prove who they are, and join, as the manager serves them.
+    pub(crate) async fn joining() -> Self {
+        let (world, net, stop) = Self::new();
+        let server = ApiServer::new();
+        let field = |name: &str, text: &str| (name.to_owned(), ByteString(text.as_bytes().to_vec()));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(AUTHORITY.to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(
+                [
+                    field("tls.crt", world.authority.pem()),
+                    field("tls.key", &world.authority.key_pem()),
+                ]
+                .into(),
+            ),
+            ..Secret::default()
+        };
+        let secrets: Api<Secret> = Api::namespaced(server.client(), "default");
+        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        let identity = Identity {
+            client: server.client(),
+            namespace: "default".to_owned(),
+            cluster: "cluster".to_owned(),
+            terms: Terms::default(),
+            metrics: Metrics::new(),
+        };
+        world.hub.revoke(Revocations::default());
+        let hub = world.hub.clone();
+        tokio::spawn(async move { identity.serve_on(hub, net, stop).await.unwrap() });
         world
     }
 
