@@ -447,6 +447,15 @@ impl World<'_> {
         self.disks.iter().map(difference).collect()
     }
 
+    /// Edits only rise here, so what a node is told never falls, whatever came late.
+    fn check_order(&self) {
+        for (node, disk) in &self.disks {
+            let disk = disk.lock();
+            assert!(disk.puts > 0, "{node} was told nothing");
+            assert_eq!(disk.regressions, 0, "{node} was told what was older than what it held");
+        }
+    }
+
     fn check_reports(&self) {
         let cluster = self.cluster.lock();
         for disk in self.disks.values() {
@@ -472,6 +481,7 @@ fn whatever_the_network_does_every_node_ends_with_what_was_declared() {
     if let Ok(seed) = std::env::var(SEED) {
         let mut world = World::new(seed.parse().expect("the seed is a number"));
         world.run();
+        world.check_order();
         world.check_reports();
         println!("{OUTCOME}{}", world.outcome());
         return;

@@ -20,6 +20,8 @@ pub(super) struct Disk {
     pub(super) settled: BTreeMap<u64, (Report, ReportResult)>,
     /// How many objects were written.
     pub(super) puts: usize,
+    /// How many of them were older than what the node held of the same resource.
+    pub(super) regressions: usize,
     /// What the node's clock shows.
     pub(super) clock: Timestamp,
     last_seq: u64,
@@ -63,7 +65,12 @@ impl Disk {
             match change {
                 Change::Put(object) => {
                     self.puts += 1;
-                    self.items.insert(object.key.clone().into(), Item::Object(object));
+                    let key = ItemKey::from(object.key.clone());
+                    if let Some(Item::Object(held)) = self.items.get(&key) {
+                        let same = held.uid == object.uid;
+                        self.regressions += usize::from(same && object.generation < held.generation);
+                    }
+                    self.items.insert(key, Item::Object(object));
                 }
                 Change::PutCredential(credential) => {
                     self.items.insert(credential.key(), Item::Credential(credential));
