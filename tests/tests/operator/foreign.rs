@@ -206,6 +206,17 @@ async fn a_resource_that_does_not_parse_harms_no_other() {
         "example/little:v2"
     );
     assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
+    // Its node has that version, too, and nothing of those.
+    let held = world.held.on("edge-1", ObjectKind::JOINT_INFERENCE_SERVICE, "helmet");
+    let held = held.expect("the node holds it");
+    assert!(held.to_string().contains("example/little:v2"), "{held}");
+    assert!(
+        world
+            .held
+            .all()
+            .iter()
+            .all(|(resource, ..)| !resource.contains("broken"))
+    );
     let events = world.events_about("broken").await;
     let told = "Warning Unparsable: the resource does not parse and is left as it is: ";
     assert!(
