@@ -26,7 +26,10 @@ struct Fixture {
 }
 
 async fn fixture() -> Fixture {
-    let directory = TempDir::new().unwrap();
+    fixture_in(TempDir::new().unwrap()).await
+}
+
+async fn fixture_in(directory: TempDir) -> Fixture {
     let store = Store::open(&directory.path().join("store.db"), OutboxLimits::default())
         .await
         .unwrap();
@@ -114,6 +117,34 @@ async fn a_worker_is_answered_as_sedna_answers() {
         );
     }
     assert_eq!(fixture.reports().await, 2);
+}
+
+#[tokio::test]
+async fn a_store_that_was_moved_aside_is_told_until_somebody_takes_it_away() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("store.db"), "this is no database").unwrap();
+    let fixture = fixture_in(directory).await;
+    let aside = fixture.store.moved_aside();
+    assert_eq!(aside.len(), 1);
+    let line = format!(
+        "a damaged store was moved to {}: what it had not delivered is only there\n",
+        aside[0].display()
+    );
+    let (status, said) = fixture.get("/readyz").await;
+    assert_eq!(status, StatusCode::OK, "it takes reports: {said}");
+    assert!(said.ends_with(&line), "{said}");
+    let gauge = "skerry_localcontroller_stores_moved_aside 1\n";
+    let (_, metrics) = fixture.get("/metrics").await;
+    assert!(metrics.contains(gauge), "{metrics}");
+
+    let Fixture { directory, store, .. } = fixture;
+    std::fs::remove_file(&store.moved_aside()[0]).unwrap();
+    store.close().await;
+    let fixture = fixture_in(directory).await;
+    let (_, said) = fixture.get("/readyz").await;
+    assert!(!said.contains("moved"), "{said}");
+    let (_, metrics) = fixture.get("/metrics").await;
+    assert!(metrics.contains(&gauge.replace('1', "0")), "{metrics}");
 }
 
 #[tokio::test]
