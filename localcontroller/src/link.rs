@@ -9,7 +9,7 @@ use std::{
 };
 
 use skerry_edge::{
-    ReportResult, Row,
+    Position, ReportResult, Row,
     link::{self, Signals},
     message::OutboxDepth,
     node::{Batch, Identity, Outgoing, Session, State, Wanted},
@@ -35,9 +35,10 @@ pub async fn run(
         boot: Uuid::new_v4().to_string(),
         agent: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let session = Session::new(identity, store.position().await?, store.holds().await?);
+    let position = store.position().await?;
+    let session = Session::new(identity, position.clone(), store.holds().await?);
     let log = tokio::spawn(log(signals.clone(), metrics.clone()));
-    let linked = Linked::new(store, metrics);
+    let linked = Linked::new(store, position, metrics);
     link::run(session, dialer, Arc::new(linked), signals, rand::random::<f64>).await;
     log.abort();
     Ok(())
@@ -71,15 +72,40 @@ struct Linked {
     /// Answered reports that are not removed from the outbox yet, or could not be, by a full disk most likely. Sent
     /// again, they might take effect again.
     kept: Arc<Mutex<BTreeSet<u64>>>,
+    stands: Mutex<Stands>,
+}
+
+/// Where the store stands.
+#[derive(Debug)]
+struct Stands {
+    at: Option<Position>,
+    /// What it holds was asked for since: the manager has it compared as a whole.
+    compared: bool,
+}
+
+impl Stands {
+    /// The store has come to stand here. Where it was compared, and for a manager that it knew already, that manager had
+    /// more from this node than the store knows of; then, where it stood.
+    fn moved(&mut self, to: Position) -> Option<u64> {
+        let compared = std::mem::take(&mut self.compared);
+        let before = self.at.replace(to.clone())?;
+        let same = before.cluster == to.cluster && before.epoch == to.epoch;
+        (compared && same).then_some(before.version)
+    }
 }
 
 impl Linked {
-    fn new(store: Store, metrics: Arc<Metrics>) -> Self {
+    fn new(store: Store, at: Option<Position>, metrics: Arc<Metrics>) -> Self {
         Self {
             store,
             metrics,
             kept: Arc::default(),
+            stands: Mutex::new(Stands { at, compared: false }),
         }
+    }
+
+    fn stands(&self) -> MutexGuard<'_, Stands> {
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeSet<u64>> {
@@ -99,13 +125,23 @@ impl link::Store for Linked {
     type Error = StoreError;
 
     async fn store(&self, batch: Batch) -> Result<u64, StoreError> {
-        let changes = batch.changes.len() as u64;
+        let (changes, position) = (batch.changes.len() as u64, batch.position.clone());
         let holds = self.counted(self.store.apply(batch).await)?;
+        let known = position.version;
+        if let Some(stored) = self.stands().moved(position) {
+            tracing::warn!(
+                stored,
+                known,
+                "this store is older than what the manager knows of it, as one that was put back, or the node was away for \
+                 too many deletions: it was compared with what the node should have, and what differs is sent"
+            );
+        }
         self.metrics.changes_stored.inc_by(changes);
         Ok(holds)
     }
 
     async fn rows(&self) -> Result<Vec<Row>, StoreError> {
+        self.stands().compared = true;
         self.counted(self.store.rows().await)
     }
 
@@ -165,7 +201,7 @@ impl link::Store for Linked {
 mod tests {
     use serde_json::json;
     use skerry_edge::{
-        Epoch, Object, ObjectKey, Position, ReportPayload,
+        Epoch, Object, ObjectKey, ReportPayload,
         link::Store as _,
         node::{Batch, Change},
     };
@@ -180,7 +216,7 @@ mod tests {
         let store = Store::open(&directory.path().join("store.db"), OutboxLimits::default())
             .await
             .unwrap();
-        let linked = Linked::new(store.clone(), Arc::default());
+        let linked = Linked::new(store.clone(), None, Arc::default());
         let key = ObjectKey::new("reidjob", "default", "job");
         let epoch = Epoch {
             lease: "lease".to_owned(),

@@ -235,9 +235,11 @@ async fn an_old_store_put_back_is_brought_up_to_date() {
     for name in 0..50 {
         cloud.declare(edit(name, 1));
     }
+    let told = "this store is older than what the manager knows of it";
+    let tells = |log: &[String]| log.iter().any(|line| line.contains(told));
     let process = Process::start(&root, &cloud.address());
     cloud.acknowledged().await;
-    process.terminate().await;
+    assert!(!tells(&process.terminate().await), "it begins");
     let old = fs::read(root.store_path()).unwrap();
     for name in 0..50 {
         cloud.declare(edit(name, 2));
@@ -245,13 +247,14 @@ async fn an_old_store_put_back_is_brought_up_to_date() {
     cloud.withdraw(&ItemKey::from(job("7")));
     let process = Process::start(&root, &cloud.address());
     cloud.acknowledged().await;
-    process.terminate().await;
+    assert!(!tells(&process.terminate().await), "it goes on where it was");
     fs::write(root.store_path(), old).unwrap();
     assert_ne!(root.rows().await, cloud.declared());
     let process = Process::start(&root, &cloud.address());
     // An edit that shows when the node is up to date.
     cloud.declare(edit(99, 1));
     cloud.acknowledged().await;
-    process.terminate().await;
+    let log = process.terminate().await;
+    assert!(tells(&log), "{log:#?}");
     assert_eq!(root.rows().await, cloud.declared());
 }
