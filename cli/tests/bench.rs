@@ -184,6 +184,7 @@ fn a_bench_of_the_edge_loses_nothing() {
         assert_eq!(values(&printed, name), [0.0, 0.0], "{name}, undisturbed and disturbed");
         assert_eq!(values(&printed, &format!("kind_again_{name}")), [0.0], "{name}");
     }
+    assert_eq!(values(&printed, "deleted"), [0.0, 0.0], "undisturbed and disturbed");
     are_there(
         &printed,
         &["burst_acked_edits_per_second", "kind_again_settled_seconds"],

@@ -84,8 +84,14 @@ pub(super) async fn take(world: &World, disturbances: u32, sizes: &Sizes) -> Res
     round.took("stale_final_versions", count(difference.stale), "objects");
     round.took("held_in_excess", count(difference.extra), "objects");
     #[expect(clippy::cast_precision_loss, reason = "versions of a bench fit")]
-    let (backwards, bodies) = (looked.backwards as f64, (looked.bodies - bodies) as f64);
+    let (backwards, bodies, deletions) = (
+        looked.backwards as f64,
+        (looked.bodies - bodies) as f64,
+        looked.deletions as f64,
+    );
     round.took("out_of_order", backwards, "versions");
+    // Nobody deletes a Dataset here, whoever takes the place of the manager.
+    round.took("deleted", deletions, "objects");
     let number = count(edits.len());
     round.took("burst_acked_edits_per_second", number / reached.seconds, "edits/s");
     round.took("burst_bodies_per_edit", bodies / number, "bodies");
@@ -174,6 +180,12 @@ impl Disturbed<'_> {
                 let met = || stranger.figure("skerry_edge_connections_total");
                 while met().await < Some(self.sizes.nodes.into()) && begun.elapsed() < MEETING {
                     sleep(LOOK).await;
+                }
+                if met().await.is_none_or(|met| met < 1.0) {
+                    return Err(Failure::new(
+                        format!("no node met the manager of another cluster within {MEETING:?}"),
+                        "nothing was shown of it; the log of the manager may say why",
+                    ));
                 }
                 stranger.end().await;
                 let manager = Manager::start(self.setup).await?;
