@@ -217,6 +217,26 @@ fn a_bench_of_the_edge_weighs_the_manager_and_the_local_controller() {
     ] {
         values(&printed, name);
     }
+    // Whoever hears of success relies on the disk.
+    let syncs = ["localcontroller_fsyncs_per_change", "localcontroller_fsyncs_per_report"];
+    if may_trace() {
+        are_there(&printed, &syncs);
+    } else {
+        eprintln!("syncs of the disk were not counted: strace is not there, or may not look at processes");
+        let counted = |(name, ..): &(String, Value, f64)| syncs.contains(&name.as_str());
+        assert!(!printed.iter().any(counted), "what was not counted is not printed");
+    }
+}
+
+/// Whether `strace` is there and may attach to a process that is not its own: then it does so until it is ended.
+fn may_trace() -> bool {
+    let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+    let attached = Command::new("timeout")
+        .args(["1", "strace", "-qq", "-o", "/dev/null", "-p", &other.id().to_string()])
+        .status();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    attached.is_ok_and(|status| status.code() == Some(124))
 }
 
 #[test]
