@@ -11,15 +11,9 @@ use std::{
 use async_trait::async_trait;
 use axum::serve::Listener;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{
-    Api,
-    api::{ObjectMeta, PostParams},
-};
 use parking_lot::Mutex;
 use rustls::{ClientConfig, pki_types::ServerName, time_provider::DefaultTimeProvider};
 use serde_json::{Value, json};
-use skerry_crds::names::identity::AUTHORITY;
 use skerry_edge::{
     Object, ObjectKey,
     identity::{
@@ -32,10 +26,7 @@ use skerry_edge::{
 use skerry_globalmanager::{
     engine::Taken,
     hub::{Answers, Hub, Part, Reported, Reports},
-    identity::{Identity, Terms},
-    metrics::Metrics,
 };
-use skerry_sandbox::ApiServer;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex},
     sync::{Semaphore, mpsc},
@@ -55,7 +46,7 @@ pub(crate) const SOMEWHERE: [u8; 4] = [10, 0, 0, 1];
 pub(crate) struct World {
     pub(crate) hub: Hub,
     pub(crate) engine: Arc<Engine>,
-    authority: Authority,
+    pub(crate) authority: Authority,
     net: mpsc::UnboundedSender<(DuplexStream, SocketAddr)>,
     _stop: DropGuard,
 }
@@ -85,7 +76,8 @@ impl Reports for Engine {
     }
 }
 
-struct Net(mpsc::UnboundedReceiver<(DuplexStream, SocketAddr)>);
+/// Where its connections come from.
+pub(crate) struct Net(mpsc::UnboundedReceiver<(DuplexStream, SocketAddr)>);
 
 impl Listener for Net {
     type Io = DuplexStream;
@@ -128,41 +120,8 @@ impl World {
         world
     }
 
-    /// One whose nodes prove who they are, and join, as the manager serves them.
-    pub(crate) async fn joining() -> Self {
-        let (world, net, stop) = Self::new();
-        let server = ApiServer::new();
-        let field = |name: &str, text: &str| (name.to_owned(), ByteString(text.as_bytes().to_vec()));
-        let secret = Secret {
-            metadata: ObjectMeta {
-                name: Some(AUTHORITY.to_owned()),
-                ..ObjectMeta::default()
-            },
-            data: Some(
-                [
-                    field("tls.crt", world.authority.pem()),
-                    field("tls.key", &world.authority.key_pem()),
-                ]
-                .into(),
-            ),
-            ..Secret::default()
-        };
-        let secrets: Api<Secret> = Api::namespaced(server.client(), "default");
-        secrets.create(&PostParams::default(), &secret).await.unwrap();
-        let identity = Identity {
-            client: server.client(),
-            namespace: "default".to_owned(),
-            cluster: "cluster".to_owned(),
-            terms: Terms::default(),
-            metrics: Metrics::new(),
-        };
-        world.hub.revoke(Revocations::default());
-        let hub = world.hub.clone();
-        tokio::spawn(async move { identity.serve_on(hub, net, stop).await.unwrap() });
-        world
-    }
-
-    fn new() -> (Self, Net, CancellationToken) {
+    /// One that does not listen yet.
+    pub(crate) fn new() -> (Self, Net, CancellationToken) {
         let (hub, stop) = (Hub::with_jitter(|| 0.0), CancellationToken::new());
         let engine = Arc::new(Engine {
             taken: Mutex::default(),
