@@ -12,9 +12,8 @@ use super::{
 const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Schema {
-    /// Removes from a resource every field that the schema does not know, `metadata`'s among them, and every `null`
-    /// that may not be one and has no default. Answers the paths of the unknown fields as `fieldValidation` reports
-    /// them: those in `metadata` first, then sorted.
+    /// Removes from a resource every field that the schema does not know, `metadata`'s among them. Answers the paths of
+    /// the unknown fields as `fieldValidation` reports them: those in `metadata` first, then sorted.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let (mut unknown, mut embedded) = (Vec::new(), Vec::new());
         let mut all = match object.get_mut("metadata") {
@@ -26,7 +25,6 @@ impl Schema {
             embedded: &mut embedded,
         };
         pruner.prune(object, Some(self), &Path::Root, false);
-        drop_nulls(object, self);
         // Built-in types are read field by field, custom ones looked through by name.
         if self.embedded_resource {
             unknown.sort();
@@ -38,6 +36,11 @@ impl Schema {
 }
 
 impl Schema {
+    /// Removes every `null` that may not be one and has no default.
+    pub fn drop_nulls(&self, object: &mut Value) {
+        drop_nulls(object, self);
+    }
+
     /// The same for a part of a resource.
     pub(crate) fn prune_part(&self, value: &mut Value) -> Vec<String> {
         let (mut unknown, mut embedded) = (Vec::new(), Vec::new());

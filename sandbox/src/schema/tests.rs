@@ -26,6 +26,7 @@ fn told(errors: &[FieldError]) -> Value {
 fn prepare(schema: &Schema, object: &Value) -> (Value, Vec<String>) {
     let mut object = object.clone();
     let unknown = schema.prune(&mut object);
+    schema.drop_nulls(&mut object);
     schema.default_fields(&mut object);
     (object, unknown)
 }

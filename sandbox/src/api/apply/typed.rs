@@ -333,7 +333,8 @@ pub(super) fn remove(schema: Option<&Schema>, value: &Value, fields: &FieldSet) 
                     Some(below) => remove(field(schema, name), value, below),
                     None => Some(value.clone()),
                 };
-                kept.extend(value.map(|value| (name.clone(), value)));
+                // A field of which nothing is left is null, which most kinds refuse, as they do on a real API server.
+                kept.insert(name.clone(), value.unwrap_or_default());
             }
             (!kept.is_empty()).then_some(Value::Object(kept))
         }

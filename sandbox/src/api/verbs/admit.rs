@@ -55,6 +55,10 @@ impl Call<'_> {
                 .into_iter()
                 .map(|path| format!("unknown field {path:?}"));
             let unknown: Vec<String> = twice.chain(unknown).collect();
+            // What was put together by an apply is not read as a client's text is.
+            if source != Source::Apply || !resource.custom {
+                schema.drop_nulls(object);
+            }
             match options.validation {
                 FieldValidation::Strict if !unknown.is_empty() && source != Source::Apply => {
                     let why = format!("strict decoding error: {}", unknown.join(", "));
