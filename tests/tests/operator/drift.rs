@@ -1,14 +1,17 @@
 //! Drift by hand: what the manager declared is put back; what others own is left alone.
 
+use std::time::Duration;
+
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler};
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::JointInferenceService;
+use skerry_sandbox::api::{Fault, Match};
 use skerry_tests::{
     World,
     look::{Seen, env},
-    world::NAMESPACE,
+    world::{MANAGER, NAMESPACE},
 };
 
 use crate::{CLOUD, EDGE, READY, Service, serving};
@@ -69,6 +72,27 @@ async fn a_deployment_changed_by_hand_is_put_back(#[case] drift: Value) {
     let world = serving().await;
     is_put_back::<Deployment>(&world, EDGE, drift).await;
     assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
+}
+
+/// Neither is there, and neither can be made: where a status has no worker left to tell of, an API server refuses one that
+/// still has the field.
+#[tokio::test(start_paused = true)]
+async fn that_both_deployments_are_gone_can_be_told() {
+    let world = serving().await;
+    let mark = world.mark();
+    let writes = Match::writes().user(MANAGER).resource("deployments");
+    let fault = world.api.faults().inject(writes, Fault::InternalError);
+    for name in [CLOUD, EDGE] {
+        world.delete::<Deployment>(name, &DeleteParams::default()).await;
+    }
+    let status = &world.object::<JointInferenceService>("helmet").await["status"];
+    assert_eq!((&status["active"], &status["workers"]), (&json!(0), &Value::Null));
+    fault.remove();
+    world.pass(Duration::from_secs(600)).await;
+    assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
+    let mut refused = world.api.requests().writes_since(mark);
+    refused.retain(|entry| entry.status == Some(422));
+    assert!(refused.is_empty(), "{refused:#?}");
 }
 
 #[rstest]

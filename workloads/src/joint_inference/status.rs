@@ -50,12 +50,16 @@ pub(crate) fn status(
         start_time: before.start_time.or(Some(Time(now))),
         active: count(Worker::available),
         failed: count(Worker::failed),
-        workers: Some(ServiceWorkers {
-            edge: edge.health.map(|health| health.figures),
-            cloud: cloud.health.map(|health| health.figures),
-        }),
+        workers: figures(edge, cloud),
         metrics: Vec::new(),
     }
+}
+
+/// What is told of both. Where neither is there the field is left out: of one that is applied empty after it had something in
+/// it, an API server makes null, and refuses that.
+fn figures(edge: Worker, cloud: Worker) -> Option<ServiceWorkers> {
+    let [edge, cloud] = [edge, cloud].map(|worker| Some(worker.health?.figures));
+    (edge.is_some() || cloud.is_some()).then_some(ServiceWorkers { edge, cloud })
 }
 
 /// How one of the two workers is doing.
