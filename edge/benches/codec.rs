@@ -63,7 +63,7 @@ fn digests(criterion: &mut Criterion) {
     });
     for (name, rows) in [("answer, all the same", &held), ("answer, 100 differ", &edited)] {
         group.bench_function(name, |bencher| {
-            bencher.iter(|| answer(black_box(&chunks), black_box(rows)))
+            bencher.iter(|| answer(black_box(&chunks), black_box(rows)));
         });
     }
     group.finish();

@@ -86,7 +86,7 @@ struct Stands {
 impl Stands {
     /// The store has come to stand here. Where it was compared, and for a manager that it knew already, that manager had
     /// more from this node than the store knows of; then, where it stood.
-    fn moved(&mut self, to: Position) -> Option<u64> {
+    fn moved(&mut self, to: &Position) -> Option<u64> {
         let compared = std::mem::take(&mut self.compared);
         let before = self.at.replace(to.clone())?;
         let same = before.cluster == to.cluster && before.epoch == to.epoch;
@@ -128,7 +128,7 @@ impl link::Store for Linked {
         let (changes, position) = (batch.changes.len() as u64, batch.position.clone());
         let holds = self.counted(self.store.apply(batch).await)?;
         let known = position.version;
-        if let Some(stored) = self.stands().moved(position) {
+        if let Some(stored) = self.stands().moved(&position) {
             tracing::warn!(
                 stored,
                 known,
