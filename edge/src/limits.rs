@@ -54,8 +54,9 @@ pub const QUEUED_FRAMES: usize = WINDOW_FRAMES as usize + 1024;
 /// it has no session is answered in seconds, and then it hangs up.
 pub const REQUEST: Duration = Duration::from_secs(20);
 
-/// Bytes of a request to join or to renew: a token and a signing request have about 700.
-pub const MAX_REQUEST: usize = 16 * 1024;
+/// Bytes of a request to join or to renew: a token and a signing request have about 700. As long as it lacks its last byte
+/// it is held beside its head and what TLS holds.
+pub const MAX_REQUEST: usize = 4 * 1024;
 
 /// Requests to join or to renew that are worked on at once; the others wait. Each reads the API server.
 pub const REQUESTS: usize = 8;

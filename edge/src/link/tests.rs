@@ -63,7 +63,11 @@ impl Dialer for ByHand {
     }
 }
 
-#[expect(clippy::result_large_err, reason = "the library has it so")]
+#[expect(
+    clippy::result_large_err,
+    clippy::unnecessary_wraps,
+    reason = "the library has it so"
+)]
 fn agree(request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
     let offered = request.headers()[SEC_WEBSOCKET_PROTOCOL].clone();
     response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, offered);
@@ -95,10 +99,11 @@ async fn a_message_above_the_limit_is_not_read_and_the_manager_is_told_why() {
         loop {
             match socket.next().await.unwrap().unwrap() {
                 Message::Pong(_) => return None,
-                Message::Text(text) => match Upstream::decode(&text).unwrap() {
-                    Received::Message(Upstream::Refused { reason, hint }) => return Some((reason, hint)),
-                    _ => {}
-                },
+                Message::Text(text) => {
+                    if let Received::Message(Upstream::Refused { reason, hint }) = Upstream::decode(&text).unwrap() {
+                        return Some((reason, hint));
+                    }
+                }
                 _ => {}
             }
         }

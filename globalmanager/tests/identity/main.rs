@@ -334,8 +334,8 @@ async fn what_is_not_a_request_is_refused_with_a_sentence() {
     for (body, status) in [
         (String::new(), 400),
         ("null".to_owned(), 422),
-        ("[".repeat(10_000), 422),
-        (format!("{{\"x\":{}", "[".repeat(10_000)), 400),
+        ("[".repeat(1_000), 422),
+        (format!("{{\"x\":{}", "[".repeat(1_000)), 400),
         (r#"{"node":"edge-1","token":"","request":""}"#.to_owned(), 422),
         (format!(r#"{{"node":"edge-1","token":"{token}","request":"x"}}"#), 400),
         (
