@@ -116,8 +116,10 @@ fn the_local_controller_knows_every_variable_and_flag_of_the_unit() {
     let (unit, page) = (text(UNIT), text(PAGE));
     let part = page.split_once("## A node without the chart's DaemonSet").unwrap().1;
     let named = |text: &str| {
-        let words = text.split(|c: char| !(c.is_ascii_uppercase() || c == '_' || c == '='));
-        let variables = words.filter_map(|word| word.split_once('=').map(|(name, _)| name.to_owned()));
+        let words = text.split(|c: char| c.is_whitespace() || "`'\"(".contains(c));
+        let settings = words.filter_map(|word| word.trim_start_matches("Environment=").split_once('='));
+        let variables = settings.map(|(name, _)| name.to_owned());
+        let variables = variables.filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'));
         variables.filter(|name| name.len() > 2).collect::<Vec<_>>()
     };
     let all = [named(&unit), named(part.split("\n## ").next().unwrap())].concat();

@@ -46,9 +46,9 @@ pub const CONNECTIONS: usize = 20_000;
 /// the rest are of before a cut, and last [`REQUEST`] at most where they have no session.
 pub const CONNECTIONS_PER_NODE: usize = 16;
 
-/// Frames that wait to be written to a node before nothing more is read from it: the window of changes, and more answers
-/// than a node that keeps to its own windows can cause. Whoever sends and does not read waits for itself.
-pub const QUEUED_FRAMES: usize = WINDOW_FRAMES as usize + 1024;
+/// Frames that wait to be written to a node before nothing more is read from it, changes apart, which have their window: more
+/// answers than a node that keeps to its own windows can cause. Whoever sends and does not read waits for itself.
+pub const QUEUED_FRAMES: usize = 2048;
 
 /// From a connection's first byte after TLS to its upgrade, or to the end of its last request: what a node asks for while
 /// it has no session is answered in seconds, and then it hangs up.
@@ -110,8 +110,8 @@ pub const BATCH_CHANGES: usize = 256;
 /// at hand, and the rest of a window waits in the socket rather than in the node's memory.
 pub const READ_AHEAD: usize = 4 * BATCH_CHANGES;
 
-/// Reports in flight to the manager before one is answered: at 200 ms of round trip still [`REPORTS_PER_SECOND`].
-pub const REPORT_WINDOW: usize = 128;
+/// Reports in flight to the manager before one is answered.
+pub const REPORT_WINDOW: usize = 64;
 
 /// Of these, on one resource: what is said of a busy one leaves room for what is said of others, and still goes in one write
 /// of its status.

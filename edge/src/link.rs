@@ -109,7 +109,7 @@ pub async fn run<D, S>(
             () = signals.outbox.notified() => Input::OutboxGrew,
             () = signals.identity_changed.notified() => Input::IdentityChanged,
             input = orders.next() => input,
-            event = connection.next(), if !session.is_behind() => event.unwrap_or_else(|cause| {
+            event = connection.next(session.is_behind()) => event.unwrap_or_else(|cause| {
                 connection = Connection::None;
                 Input::Disconnected { jitter: jitter(), cause }
             }),
@@ -165,8 +165,8 @@ enum Connection<'a, Io> {
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<'_, Io> {
-    /// The next input; an error where there is no connection any more.
-    async fn next(&mut self) -> Result<Input, String> {
+    /// The next input; an error where there is no connection any more. Where the session is behind, nothing is read.
+    async fn next(&mut self, is_behind: bool) -> Result<Input, String> {
         match self {
             Self::None => pending().await,
             Self::Dialling(dialling) => {
@@ -174,6 +174,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<'_, Io> {
                 *self = Self::Up(Box::new(socket));
                 Ok(Input::Connected)
             }
+            Self::Up(socket) if is_behind => Err(socket.write().await.to_string()),
             Self::Up(socket) => match socket.next().await {
                 Ok(Event::Frame(frame)) => Ok(Input::Frame(frame)),
                 Ok(Event::Heard | Event::Pong(_)) => Ok(Input::Heard),

@@ -132,8 +132,9 @@ impl link::Store for Linked {
             tracing::warn!(
                 stored,
                 known,
-                "this store is older than what the manager knows of it, as one that was put back, or the node was away for \
-                 too many deletions: it was compared with what the node should have, and what differs is sent"
+                "the manager does not know this store as it stands: it was put back, or the node was away for too many \
+                 deletions, or held what it should not; it was compared with what the node should have, and what differs is \
+                 sent"
             );
         }
         self.metrics.changes_stored.inc_by(changes);
@@ -141,8 +142,10 @@ impl link::Store for Linked {
     }
 
     async fn rows(&self) -> Result<Vec<Row>, StoreError> {
-        self.stands().compared = true;
-        self.counted(self.store.rows().await)
+        let rows = self.counted(self.store.rows().await)?;
+        // Of a node that holds nothing, the manager keeps nothing either once it has gone.
+        self.stands().compared = !rows.is_empty();
+        Ok(rows)
     }
 
     async fn outbox(&self) -> Result<Option<OutboxDepth>, StoreError> {

@@ -235,7 +235,7 @@ async fn an_old_store_put_back_is_brought_up_to_date() {
     for name in 0..50 {
         cloud.declare(edit(name, 1));
     }
-    let told = "this store is older than what the manager knows of it";
+    let told = "the manager does not know this store as it stands";
     let tells = |log: &[String]| log.iter().any(|line| line.contains(told));
     let process = Process::start(&root, &cloud.address());
     cloud.acknowledged().await;

@@ -423,8 +423,12 @@ async fn clean(admin: &Client, wanted: &[NodeSpec]) {
     let of_others = |node: &&Node| !wanted.iter().any(|wanted| wanted.is_as_made_known(node));
     for node in known.iter().filter(of_others) {
         // Whoever has no kubelet any more would never go by itself.
-        let gone = nodes.delete(&node.name_any(), &DeleteParams::default()).await;
-        gone.expect("nodes can be deleted");
+        match nodes.delete(&node.name_any(), &DeleteParams::default()).await {
+            Err(error) if !matches!(&error, kube::Error::Api(status) if status.code == 404) => {
+                panic!("nodes can be deleted: {error}")
+            }
+            _ => {}
+        }
     }
     make_namespace(admin).await;
     // What one controller takes away, another may still make anew.

@@ -1,14 +1,14 @@
 //! Nothing is lost between manager and node: both as real processes over real sockets, killed by SIGKILL at random
 //! moments while a thousand objects are edited in bursts.
 //!
-//! The seed is printed; `SKERRY_SEED` replays the choice of what is killed after which edit (the operating system's
+//! `SKERRY_OBJECTS` says how many objects, where there are to be more. The seed is printed; `SKERRY_SEED` replays the choice of what is killed after which edit (the operating system's
 //! scheduling is not replayed).
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 use futures::{StreamExt as _, stream};
@@ -29,16 +29,14 @@ mod takeover;
 mod way;
 
 const NODE: &str = "edge-1";
-const OBJECTS: usize = 1_000;
-const EDITS: usize = 5;
+const OBJECTS: u64 = 1_000;
+const EDITS: u64 = 5;
 const KILLS: usize = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_ends_equal_to_what_was_declared() {
-    let seed = std::env::var("SKERRY_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(rand::random);
+    let seed = asked("SKERRY_SEED").unwrap_or_else(rand::random);
+    let objects = asked("SKERRY_OBJECTS").unwrap_or(OBJECTS);
     println!("SKERRY_SEED={seed}");
     let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = tempfile::tempdir().unwrap();
@@ -49,10 +47,10 @@ async fn the_store_ends_equal_to_what_was_declared() {
     node.start();
 
     let datasets: Api<Dataset> = Api::namespaced(api.client(), "default");
-    let (edited, progress) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-    let edits = tokio::spawn(edit_all(datasets.clone(), edited.clone(), progress.clone()));
+    let (edited, progress) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+    let edits = tokio::spawn(edit_all(objects, datasets.clone(), edited.clone(), progress.clone()));
     let mut random = StdRng::seed_from_u64(seed);
-    let mut moments: Vec<usize> = (0..KILLS).map(|_| random.random_range(1..OBJECTS * EDITS)).collect();
+    let mut moments: Vec<_> = (0..KILLS).map(|_| random.random_range(1..objects * EDITS)).collect();
     moments.sort_unstable();
     for moment in moments {
         while edited.load(Ordering::SeqCst) < moment {
@@ -68,7 +66,7 @@ async fn the_store_ends_equal_to_what_was_declared() {
     edits.await.unwrap();
 
     let declared = declared(&datasets, NODE).await;
-    assert_eq!(declared.len(), OBJECTS - OBJECTS / 10);
+    assert_eq!(declared.len() as u64, objects - objects.div_ceil(10));
     let settled = manager.all_acknowledged(1, declared.len()).await;
     let (wrong, extra) = differences(&declared, &node.held());
     assert!(
@@ -79,9 +77,15 @@ async fn the_store_ends_equal_to_what_was_declared() {
     );
 }
 
+/// What a variable says, if it is set.
+fn asked(variable: &str) -> Option<u64> {
+    let said = std::env::var(variable).ok()?;
+    Some(said.parse().expect("a number"))
+}
+
 /// Creates the objects, edits each five times in a burst, and deletes every tenth.
-async fn edit_all(datasets: Api<Dataset>, edited: Arc<AtomicUsize>, progress: Arc<Notify>) {
-    stream::iter(0..OBJECTS)
+async fn edit_all(objects: u64, datasets: Api<Dataset>, edited: Arc<AtomicU64>, progress: Arc<Notify>) {
+    stream::iter(0..objects)
         .for_each_concurrent(16, |object| {
             let (datasets, edited, progress) = (datasets.clone(), edited.clone(), progress.clone());
             async move {

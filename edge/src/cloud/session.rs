@@ -301,7 +301,7 @@ impl Session {
                 }
             }
             (Upstream::Ack { version }, Stage::Live(window)) => {
-                if !window.ack(version) {
+                if !window.ack(now, version) {
                     return Err(Closing::violation(format!(
                         "version {version} was acknowledged and never sent"
                     )));

@@ -12,6 +12,8 @@ pub(super) struct Window {
     sent: u64,
     in_flight: VecDeque<Sent>,
     bytes: usize,
+    /// When a change was last acknowledged.
+    acked_at: Duration,
 }
 
 #[derive(Debug)]
@@ -30,6 +32,7 @@ impl Window {
             sent: version,
             in_flight: VecDeque::new(),
             bytes: 0,
+            acked_at: Duration::ZERO,
         }
     }
 
@@ -57,9 +60,10 @@ impl Window {
     }
 
     /// Every version up to this one was acknowledged; false where it was never sent.
-    pub(super) fn ack(&mut self, version: u64) -> bool {
+    pub(super) fn ack(&mut self, now: Duration, version: u64) -> bool {
         while let Some(first) = self.in_flight.front().filter(|first| first.version <= version) {
             self.bytes -= first.bytes;
+            self.acked_at = now;
             self.in_flight.pop_front();
         }
         if self.in_flight.is_empty() {
@@ -69,9 +73,11 @@ impl Window {
         version <= self.sent
     }
 
-    /// When the wait for the oldest acknowledgement is over.
+    /// When the wait for the next acknowledgement is over. A window takes its time over a slow link: who acknowledges one
+    /// change after the other is not stuck.
     pub(super) fn deadline(&self) -> Option<Duration> {
-        self.in_flight.front().map(|sent| sent.at + limits::ACK_TIMEOUT)
+        let since = self.in_flight.front()?.at.max(self.acked_at);
+        Some(since + limits::ACK_TIMEOUT)
     }
 }
 

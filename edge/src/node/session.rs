@@ -247,16 +247,17 @@ impl Session {
     }
 
     fn tick(&mut self, now: Duration, out: &mut Vec<Output>) -> Result<(), Closing> {
-        if self.is_behind() {
-            // It is not the manager who is silent.
-            self.heard(now);
-        }
+        let is_behind = self.is_behind();
         match &mut self.phase {
             Phase::Waiting { until } if now >= *until && self.storing.is_none() => {
                 self.phase = Phase::Dialling;
                 out.push(Output::Dial);
             }
             Phase::Connected(connection) => {
+                if is_behind {
+                    // It is not the manager who is silent.
+                    connection.heard = now;
+                }
                 if now >= connection.heard + limits::IDLE {
                     return Err(Closing::because("the manager has fallen silent"));
                 }

@@ -38,6 +38,10 @@ impl Frame for Text {
     fn decode(text: &str) -> Result<Received<Self>, MessageError> {
         Ok(Received::Message(Self(text.to_owned())))
     }
+
+    fn is_change(&self) -> bool {
+        false
+    }
 }
 
 /// Connects with the manager as the node of this name.

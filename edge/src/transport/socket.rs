@@ -26,6 +26,8 @@ pub trait Frame: Sized {
     fn encode(&self) -> Result<String, serde_json::Error>;
     /// Reads it.
     fn decode(text: &str) -> Result<Received<Self>, MessageError>;
+    /// Whether it is one of those that a window of their own bounds.
+    fn is_change(&self) -> bool;
 }
 
 impl Frame for Downstream {
@@ -36,6 +38,13 @@ impl Frame for Downstream {
     fn decode(text: &str) -> Result<Received<Self>, MessageError> {
         Self::decode(text)
     }
+
+    fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Self::Put { .. } | Self::PutCredential { .. } | Self::Delete { .. }
+        )
+    }
 }
 
 impl Frame for Upstream {
@@ -45,6 +54,10 @@ impl Frame for Upstream {
 
     fn decode(text: &str) -> Result<Received<Self>, MessageError> {
         Self::decode(text)
+    }
+
+    fn is_change(&self) -> bool {
+        false
     }
 }
 
@@ -121,6 +134,8 @@ pub struct Socket<W, M, In, Out> {
     queue: VecDeque<Outgoing<Out>>,
     /// So many frames may wait to be written before nothing more is read.
     ahead: usize,
+    /// How many frames wait that are no changes.
+    others: usize,
     unflushed: bool,
     place: Option<Arc<Place>>,
     reads: PhantomData<fn(M) -> In>,
@@ -145,14 +160,15 @@ where
             wire,
             queue: VecDeque::new(),
             ahead: usize::MAX,
+            others: 0,
             unflushed: false,
             place: None,
             reads: PhantomData,
         }
     }
 
-    /// Reads nothing while more than so many frames wait to be written. For one end only: two that wait for each other
-    /// would wait for ever.
+    /// Reads nothing while more than so many frames wait to be written, those apart that the window of changes bounds. For
+    /// one end only: two that wait for each other would wait for ever.
     #[must_use]
     pub fn reading_ahead(self, ahead: usize) -> Self {
         Self { ahead, ..self }
@@ -171,6 +187,7 @@ where
 
     /// Queues a frame. It is written while [`Socket::next`] is awaited; the sessions' windows bound the queue.
     pub fn send(&mut self, frame: Out) {
+        self.others += usize::from(!frame.is_change());
         self.queue.push_back(Outgoing::Frame(frame));
     }
 
@@ -189,7 +206,7 @@ where
         poll_fn(|context| {
             match self.poll_write(context) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
-                Poll::Pending if self.queue.len() > self.ahead => return Poll::Pending,
+                Poll::Pending if self.others > self.ahead => return Poll::Pending,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             Poll::Ready(match ready!(Pin::new(&mut self.wire).poll_next(context)) {
@@ -200,6 +217,16 @@ where
                 },
                 None => Err(Ended::Closed),
             })
+        })
+        .await
+    }
+
+    /// Writes what is queued and reads nothing, for as long as this is awaited or until the connection breaks. May be
+    /// dropped and called again.
+    pub async fn write(&mut self) -> Ended {
+        poll_fn(|context| match self.poll_write(context) {
+            Poll::Ready(Err(error)) => Poll::Ready(broken(&error)),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         })
         .await
     }
@@ -225,7 +252,10 @@ where
             let Some(outgoing) = self.queue.pop_front() else { break };
             let message = match outgoing {
                 Outgoing::Ping(mark) => M::ping(mark),
-                Outgoing::Frame(frame) => M::text(frame.encode().map_err(|error| error.to_string())?),
+                Outgoing::Frame(frame) => {
+                    self.others -= usize::from(!frame.is_change());
+                    M::text(frame.encode().map_err(|error| error.to_string())?)
+                }
             };
             Pin::new(&mut self.wire)
                 .start_send(message)

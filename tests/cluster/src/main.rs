@@ -44,7 +44,7 @@ struct Arguments {
     #[arg(long, default_value_t = planes::affordable())]
     planes: u16,
     /// Only one program of scenarios: operator, real, kubectl, admission.
-    #[arg(long)]
+    #[arg(long, value_parser = plan::SCENARIOS)]
     test: Option<String>,
     /// Which Kubernetes. Of the newest there is the control plane alone, so the hosts are left out.
     #[arg(long, default_value = "1.34")]
