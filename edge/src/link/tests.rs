@@ -4,9 +4,11 @@ use std::{convert::Infallible, io};
 
 use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
 use futures::{SinkExt as _, StreamExt as _};
+use serde_json::json;
 use tokio::{
     io::{DuplexStream, duplex},
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
+    time::timeout,
 };
 use tokio_tungstenite::{
     accept_hdr_async,
@@ -18,17 +20,19 @@ use tokio_tungstenite::{
 
 use super::*;
 use crate::{
-    limits,
-    message::{Received, RefusedReason},
+    Object, ObjectKey, limits,
+    message::{Downstream, Received, RefusedReason, Start},
+    position::{Epoch, Position},
 };
 
-/// Holds nothing.
-struct Empty;
+/// Holds nothing, and takes as many batches as it is let.
+struct Empty(Semaphore);
 
 impl Store for Empty {
     type Error = Infallible;
 
     async fn store(&self, _: Batch) -> Result<u64, Infallible> {
+        self.0.acquire().await.unwrap().forget();
         Ok(0)
     }
 
@@ -45,8 +49,8 @@ impl Store for Empty {
     }
 }
 
-/// Hands the manager its ends of the connections.
-struct ByHand(mpsc::UnboundedSender<DuplexStream>);
+/// Hands the manager its ends of the connections, each with room for so many bytes on their way.
+struct ByHand(mpsc::UnboundedSender<DuplexStream>, usize);
 
 impl Dialer for ByHand {
     type Io = DuplexStream;
@@ -56,8 +60,7 @@ impl Dialer for ByHand {
     }
 
     async fn dial(&self) -> io::Result<DuplexStream> {
-        // So much that the manager never waits for the node.
-        let (here, there) = duplex(2 * limits::MAX_DOWNSTREAM);
+        let (here, there) = duplex(self.1);
         self.0.send(there).map_err(io::Error::other)?;
         Ok(here)
     }
@@ -74,18 +77,23 @@ fn agree(request: &Request, mut response: Response) -> Result<Response, ErrorRes
     Ok(response)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_message_above_the_limit_is_not_read_and_the_manager_is_told_why() {
-    let (dialled, mut connections) = mpsc::unbounded_channel();
+fn session(position: Option<Position>) -> node::Session {
     let identity = node::Identity {
         node: "edge-1".to_owned(),
         boot: "boot".to_owned(),
         agent: "0.1.0".to_owned(),
     };
+    node::Session::new(identity, position, 0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_above_the_limit_is_not_read_and_the_manager_is_told_why() {
+    let (dialled, mut connections) = mpsc::unbounded_channel();
     let signals = Signals::new(CancellationToken::new());
-    let session = node::Session::new(identity, None, 0);
-    let link = run(session, ByHand(dialled), Arc::new(Empty), signals.clone(), || 0.0);
-    let link = tokio::spawn(link);
+    // So much that the manager never waits for the node.
+    let dialer = ByHand(dialled, 2 * limits::MAX_DOWNSTREAM);
+    let store = Arc::new(Empty(Semaphore::const_new(0)));
+    let link = tokio::spawn(run(session(None), dialer, store, signals.clone(), || 0.0));
 
     let mut socket = accept_hdr_async(connections.recv().await.unwrap(), agree)
         .await
@@ -117,6 +125,59 @@ async fn a_message_above_the_limit_is_not_read_and_the_manager_is_told_why() {
     assert!(matches!(socket.next().await, Some(Ok(Message::Close(_)))));
     // And it comes back.
     assert!(connections.recv().await.is_some());
+    signals.stop.cancel();
+    link.await.unwrap();
+}
+
+/// What a store cannot take yet stays on its way, where it costs the node nothing; what the node has to say still goes.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_while_the_store_is_behind() {
+    let (dialled, mut connections) = mpsc::unbounded_channel();
+    let signals = Signals::new(CancellationToken::new());
+    let store = Arc::new(Empty(Semaphore::const_new(0)));
+    let epoch = Epoch {
+        lease: "lease".to_owned(),
+        transitions: 0,
+    };
+    let session = session(Some(Position::start("cluster", epoch.clone())));
+    let link = run(session, ByHand(dialled, 4096), store.clone(), signals.clone(), || 0.0);
+    let link = tokio::spawn(link);
+    let socket = accept_hdr_async(connections.recv().await.unwrap(), agree)
+        .await
+        .unwrap();
+    let (mut to, mut from) = socket.split();
+    let welcome = Downstream::Welcome {
+        cluster: "cluster".to_owned(),
+        epoch,
+        start: Start::Resume {},
+        reports_per_second: None,
+    };
+    to.send(Message::text(welcome.encode().unwrap())).await.unwrap();
+    let mut version = 0;
+    let mut put = async || {
+        version += 1;
+        let object = Object {
+            key: ObjectKey::new("dataset", "default", "d"),
+            uid: "u".to_owned(),
+            generation: 1,
+            body: json!("x".repeat(1024)).into(),
+        };
+        let put = Downstream::Put { version, object };
+        let sent = to.send(Message::text(put.encode().unwrap()));
+        timeout(Duration::from_secs(1), sent).await.is_ok()
+    };
+    let mut taken = 0;
+    while taken < 4 * limits::READ_AHEAD && put().await {
+        taken += 1;
+    }
+    let enough = limits::READ_AHEAD;
+    // What is being stored, and what the library reads at a time, come on top of it.
+    assert!((enough..enough + enough / 4).contains(&taken), "{taken} of {enough}");
+    while !matches!(from.next().await.unwrap().unwrap(), Message::Ping(_)) {}
+    store.0.add_permits(usize::from(u8::MAX));
+    for _ in 0..enough {
+        assert!(put().await, "it reads again");
+    }
     signals.stop.cancel();
     link.await.unwrap();
 }
