@@ -61,8 +61,10 @@ pub struct Agent {
     /// What it was told over earlier connections, and may hold.
     before: BTreeSet<ObjectKey>,
     outbox: BTreeMap<u64, Report>,
-    /// On which resources too much waited, and since when; until nothing of them waits any more.
+    /// On which resources too much waited, and since when; until half of it is answered.
     busy: BTreeMap<ObjectKey, Instant>,
+    /// The same of all together.
+    full: Option<Instant>,
     last: u64,
     homeless: VecDeque<Said>,
 }
@@ -86,6 +88,7 @@ impl Agent {
             before: BTreeSet::new(),
             outbox: BTreeMap::new(),
             busy: BTreeMap::new(),
+            full: None,
             last: 0,
             homeless: VecDeque::new(),
         }
@@ -237,12 +240,9 @@ impl Agent {
     /// for itself.
     pub fn make_room(&mut self, now: Instant) -> Room {
         let mut given_up = 0;
-        let owed = |key: &ObjectKey| self.outbox.values().any(|report| report.key == *key);
-        self.busy.retain(|key, _| owed(key));
-        while let Some(key) = self.too_much() {
-            let until = *self.busy.entry(key.clone()).or_insert(now) + PATIENCE;
-            if now < until {
-                let full_until = Some(until);
+        while let Some((key, since)) = self.too_much(now) {
+            if now < since + PATIENCE {
+                let full_until = Some(since + PATIENCE);
                 return Room { full_until, given_up };
             }
             self.give_up(&key);
@@ -252,15 +252,22 @@ impl Agent {
         Room { full_until, given_up }
     }
 
-    /// The resource of which most is owed, where that is too much, or all together is.
-    fn too_much(&self) -> Option<ObjectKey> {
+    /// The resource of which most is owed, and since when that is too much, or all together is. Once it was, it counts from
+    /// then until half of it is answered: what is said of many busy ones in turn is not waited for in turn.
+    fn too_much(&mut self, now: Instant) -> Option<(ObjectKey, Instant)> {
         let mut owed = BTreeMap::<_, usize>::new();
         for report in self.outbox.values() {
-            *owed.entry(&report.key).or_default() += size(&report.payload);
+            *owed.entry(report.key.clone()).or_default() += size(&report.payload);
         }
         let all: usize = owed.values().sum();
+        self.full = self.full.filter(|_| all >= OWED / 2);
+        self.busy
+            .retain(|key, _| owed.get(key).is_some_and(|bytes| *bytes >= SHARE / 2));
         let (key, most) = owed.into_iter().max_by_key(|(_, bytes)| *bytes)?;
-        (all >= OWED || most >= SHARE).then(|| key.clone())
+        let of_all = (all >= OWED).then(|| *self.full.get_or_insert(now));
+        let of_one = (most >= SHARE).then(|| *self.busy.entry(key.clone()).or_insert(now));
+        let since = of_all.into_iter().chain(of_one).min()?;
+        Some((key, since))
     }
 
     /// Gives up what is owed of this resource: a figure, or the oldest.

@@ -101,6 +101,31 @@ fn however_many_are_busy_what_most_is_owed_of_gives_way() {
 }
 
 #[test]
+fn many_that_are_busy_are_waited_for_once_and_not_in_turn() {
+    let now = Instant::now();
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    let mut agent = holding(&names);
+    fill(&mut agent, &names, 1_000, now);
+    for name in names.iter().cycle().take(100) {
+        agent.report(NOW, event(name, &"x".repeat(1_000)));
+        assert_eq!(agent.make_room(now + PATIENCE).full_until, None);
+    }
+}
+
+#[test]
+fn a_burst_that_was_answered_for_the_most_part_counts_no_longer() {
+    let now = Instant::now();
+    let mut agent = holding(&["d"]);
+    let said = fill(&mut agent, &["d"], 1_000, now) as u64;
+    (1..=said * 2 / 3).for_each(|seq| agent.settle(seq));
+    assert_eq!(agent.make_room(now).full_until, None);
+    let later = now + 2 * PATIENCE;
+    fill(&mut agent, &["d"], 1_000, later);
+    let room = agent.make_room(later);
+    assert_eq!((room.full_until, room.given_up), (Some(later + PATIENCE), 0));
+}
+
+#[test]
 fn of_a_busy_resource_figures_give_way_first() {
     let now = Instant::now();
     let mut agent = holding(&["d"]);
