@@ -246,7 +246,7 @@ async fn of_a_resource_that_is_edited_without_end_little_is_told() {
     world.outlast(Duration::from_secs(6)).await;
     let (mark, begun) = (world.mark(), Instant::now());
     let datasets = world.view::<Dataset>();
-    for edit in 0..100 {
+    for edit in 0..30 {
         let change = json!({"spec": {"url": format!("/data/{edit}.txt")}});
         let how = PatchParams::default();
         datasets.patch("samples", &how, &Patch::Merge(change)).await.unwrap();
