@@ -12,7 +12,7 @@ mod party;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams};
-use party::{Cluster, NoReports, Node, Said, plain, say_in_plain};
+use party::{Cluster, Manager, NoReports, Node, Said, plain, say_in_plain};
 use skerry_crds::skerry::v1alpha1::EdgeNode;
 use skerry_edge::{
     Upstream,
@@ -31,6 +31,15 @@ const TERMS: Terms = Terms {
     lifetime: SignedDuration::from_hours(90 * 24),
     grace: GRACE,
 };
+
+/// A cluster with a manager, and a node that has joined.
+async fn joined(name: &str) -> (Cluster, Manager, Node) {
+    let cluster = Cluster::new().await;
+    let manager = cluster.manager().await;
+    let mut node = Node::new(name);
+    node.join(&manager, &cluster.invite(name, HOUR).await).await.unwrap();
+    (cluster, manager, node)
+}
 
 #[tokio::test]
 async fn a_node_joins_once_and_then_has_sessions_under_its_name() {
@@ -58,12 +67,7 @@ async fn a_node_joins_once_and_then_has_sessions_under_its_name() {
 
 #[tokio::test]
 async fn operators_see_how_sessions_stand_and_nothing_is_written_twice() {
-    let cluster = Cluster::new().await;
-    let manager = cluster.manager().await;
-    let mut node = Node::new("edge-1");
-    node.join(&manager, &cluster.invite("edge-1", HOUR).await)
-        .await
-        .unwrap();
+    let (cluster, manager, node) = joined("edge-1").await;
     let mut sessions = Sessions::new(&cluster.client(), "default", manager.hub.clone());
     let seen = async || operator::list(&cluster.client(), "default").await.unwrap()[0].clone();
     let now = Timestamp::now();
@@ -111,12 +115,7 @@ async fn operators_see_how_sessions_stand_and_nothing_is_written_twice() {
 
 #[tokio::test]
 async fn a_stolen_name_is_no_proof() {
-    let cluster = Cluster::new().await;
-    let manager = cluster.manager().await;
-    let mut node = Node::new("edge-2");
-    node.join(&manager, &cluster.invite("edge-2", HOUR).await)
-        .await
-        .unwrap();
+    let (_cluster, manager, node) = joined("edge-2").await;
     let refused = manager.session(&node, "edge-1").await;
     assert!(
         refused.says("the certificate is that of node edge-2, the hello says edge-1"),
@@ -134,12 +133,7 @@ async fn a_stolen_name_is_no_proof() {
 
 #[tokio::test]
 async fn a_header_that_says_another_name_is_refused() {
-    let cluster = Cluster::new().await;
-    let manager = cluster.manager().await;
-    let mut node = Node::new("edge-2");
-    node.join(&manager, &cluster.invite("edge-2", HOUR).await)
-        .await
-        .unwrap();
+    let (_cluster, manager, node) = joined("edge-2").await;
     assert_eq!(manager.upgrade(&node, &[]).await.0, 101);
     assert_eq!(manager.upgrade(&node, &["edge-2"]).await.0, 101);
     assert_eq!(manager.hub.snapshot().refused.get("other_name"), None);
