@@ -206,6 +206,16 @@ pub enum Received<M> {
     Unknown(String),
 }
 
+impl<M> Received<M> {
+    /// The message, if we know it.
+    pub fn known(self) -> Option<M> {
+        match self {
+            Self::Message(message) => Some(message),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
 /// Why a message cannot be read.
 #[derive(Debug, Error)]
 pub enum MessageError {

@@ -284,13 +284,10 @@ impl Session {
         may_delete: &dyn Fn(&ObjectKey) -> bool,
         out: &mut Vec<Output>,
     ) -> Result<(), Closing> {
-        let message = match frame {
-            Ok(Received::Message(message)) => message,
-            Ok(Received::Unknown(_)) => {
-                self.unknown += 1;
-                return Ok(());
-            }
-            Err(error) => return Err(Closing::violation(error.to_string())),
+        let known = frame.map_err(|error| Closing::violation(error.to_string()))?.known();
+        let Some(message) = known else {
+            self.unknown += 1;
+            return Ok(());
         };
         match (message, &mut self.stage) {
             (Upstream::Rows { chunks, rows, more }, Stage::Digesting { answer, .. }) => {

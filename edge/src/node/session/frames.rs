@@ -26,13 +26,10 @@ impl Session {
         let Phase::Connected(Connection { stage, .. }) = &mut self.phase else {
             return Ok(());
         };
-        let message = match frame {
-            Ok(Received::Message(message)) => message,
-            Ok(Received::Unknown(_)) => {
-                self.unknown += 1;
-                return Ok(());
-            }
-            Err(error) => return Err(Closing::violation(error.to_string())),
+        let known = frame.map_err(|error| Closing::violation(error.to_string()))?.known();
+        let Some(message) = known else {
+            self.unknown += 1;
+            return Ok(());
         };
         match (message, stage) {
             (

@@ -69,6 +69,13 @@ impl SednaLc {
         Self::dial(dialer, NODE, Held::new()).await.expect("it is let in")
     }
 
+    /// Connects, and has been told of all that is placed on its node.
+    async fn up_to_date(dialer: &PipeDialer) -> Self {
+        let mut lc = Self::connect(dialer).await;
+        lc.until("all is there", |lc| lc.held.len() == 3).await;
+        lc
+    }
+
     /// Takes a message as its handler does.
     fn take(&mut self, text: &str) {
         let now = Instant::now();
@@ -212,8 +219,7 @@ async fn it_is_told_all_whenever_it_connects_and_what_changes_meanwhile() {
 #[tokio::test(start_paused = true)]
 async fn what_it_reports_is_in_the_status_at_the_pace_of_all_reports() {
     let (cluster, dialer) = world(OldAgents::default()).await;
-    let mut lc = SednaLc::connect(&dialer).await;
-    lc.until("all is there", |lc| lc.held.len() == 3).await;
+    let mut lc = SednaLc::up_to_date(&dialer).await;
     lc.settle().await;
     cluster.asked.lock().clear();
     for number in 1..=200 {
@@ -281,8 +287,7 @@ async fn what_it_may_not_say_is_counted_and_its_connection_goes_on() {
         &json!({"url": "/o.txt", "format": "txt", "nodeName": "edge-2"}),
     );
     cluster.create(&other).await;
-    let mut lc = SednaLc::connect(&dialer).await;
-    lc.until("all is there", |lc| lc.held.len() == 3).await;
+    let mut lc = SednaLc::up_to_date(&dialer).await;
     let samples = json!({"numberOfSamples": 7});
     for text in ["", "[]", "null", "{\"header\":7}", "not JSON"] {
         lc.say(text).await;
@@ -322,8 +327,7 @@ async fn a_name_is_no_proof_where_others_prove_theirs() {
     cluster.hub.set_joined(["edge-2".to_owned()].into());
     assert_eq!(dial("edge-2").await, Err(403), "it has a certificate, or had one");
 
-    let mut lc = SednaLc::connect(&dialer).await;
-    lc.until("all is there", |lc| lc.held.len() == 3).await;
+    let mut lc = SednaLc::up_to_date(&dialer).await;
     let node = Running::start(cluster.serve());
     lc.ended().await;
     assert_eq!(dial(NODE).await, Err(403), "a local controller of ours is there");
@@ -331,8 +335,7 @@ async fn a_name_is_no_proof_where_others_prove_theirs() {
     assert_eq!(node.disk.lock().items.len(), 3);
     node.stop().await;
     settle().await;
-    let mut first = SednaLc::connect(&dialer).await;
-    first.until("all is there", |lc| lc.held.len() == 3).await;
+    let mut first = SednaLc::up_to_date(&dialer).await;
     let mut second = SednaLc::connect(&dialer).await;
     first.ended().await;
     second.until("all is there", |lc| lc.held.len() == 3).await;

@@ -14,8 +14,7 @@ async fn say_round(lc: &mut SednaLc, number: u32) {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_written_holds_up_what_is_said_of_others_for_a_minute_only() {
     let (cluster, dialer) = world(OldAgents::default()).await;
-    let mut lc = SednaLc::connect(&dialer).await;
-    lc.until("all is there", |lc| lc.held.len() == 3).await;
+    let mut lc = SednaLc::up_to_date(&dialer).await;
     let writes = Match::writes().resource("federatedlearningjobs").subresource("status");
     cluster.api.faults().inject(writes, Fault::InternalError);
     for number in 1..=150 {
@@ -43,8 +42,7 @@ async fn what_cannot_be_written_holds_up_what_is_said_of_others_for_a_minute_onl
 #[tokio::test(start_paused = true)]
 async fn of_a_burst_of_a_thousand_rounds_none_is_given_up() {
     let (cluster, dialer) = world(OldAgents::default()).await;
-    let mut lc = SednaLc::connect(&dialer).await;
-    lc.until("all is there", |lc| lc.held.len() == 3).await;
+    let mut lc = SednaLc::up_to_date(&dialer).await;
     let accepted = cluster.hub.snapshot().reports_accepted;
     for number in 1..=1_000 {
         say_round(&mut lc, number).await;

@@ -22,8 +22,7 @@ async fn fill(dialer: &PipeDialer, names: &str) -> Vec<SednaLc> {
 async fn names_on_which_nothing_is_placed_take_the_places_of_no_others() {
     let (_cluster, dialer) = world(OldAgents::default()).await;
     let mut idle = fill(&dialer, "invented").await;
-    let mut lc = SednaLc::connect(&dialer).await;
-    lc.until("all is there", |lc| lc.held.len() == 3).await;
+    let _lc = SednaLc::up_to_date(&dialer).await;
     idle.pop();
     settle().await;
     SednaLc::dial(&dialer, "invented-again", Held::new())

@@ -37,8 +37,7 @@ async fn upgraded(mut io: DuplexStream) -> SednaLc {
 #[tokio::test(start_paused = true)]
 async fn one_that_is_let_in_terms_before_its_upgrade_ends_belongs_to_the_present_one() {
     let (cluster, dialer) = world(OldAgents::default()).await;
-    let mut lc = SednaLc::connect(&dialer).await;
-    lc.until("all is there", |lc| lc.held.len() == 3).await;
+    let mut lc = SednaLc::up_to_date(&dialer).await;
     let writes = Match::writes().resource("datasets").subresource("status");
     let away = cluster.api.faults().inject(writes, Fault::InternalError);
     lc.report("dataset", "d", &json!({"numberOfSamples": 9})).await;
