@@ -38,19 +38,27 @@ pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
             Some(lost.frame())
         }
         (None, _) | (_, Judgement::Unknown) => Some(hub.come_back()),
-        (Some(present), Judgement::Counts) => match hello(&hub, &mut socket, &present, &peer, &mut standing).await {
-            Ok(hello) => {
-                let (mut connection, outputs) = Connection::start(hub, number, present, &peer, hello);
-                connection.carry_out(outputs, &mut socket);
-                let farewell = connection.run(&mut socket, &mut term, &mut standing).await;
-                connection.end();
-                farewell
+        (Some(present), Judgement::Counts) => {
+            let begun = match hello(&hub, &mut socket, &present, &peer, &mut standing).await {
+                Ok(hello) => Connection::start(&hub, number, present, &peer, hello).map_err(|hint| {
+                    let reason = RefusedReason::Node;
+                    ("proves", hint.clone(), Some(Downstream::Refused { reason, hint }))
+                }),
+                Err(no_hello) => Err(no_hello),
+            };
+            match begun {
+                Ok((mut connection, outputs)) => {
+                    connection.carry_out(outputs, &mut socket);
+                    let farewell = connection.run(&mut socket, &mut term, &mut standing).await;
+                    connection.end();
+                    farewell
+                }
+                Err((word, cause, farewell)) => {
+                    hub.refused(word, &peer, &cause);
+                    farewell
+                }
             }
-            Err((word, cause, farewell)) => {
-                hub.refused(word, &peer, &cause);
-                farewell
-            }
-        },
+        }
     };
     if let Some(farewell) = farewell {
         socket.send(farewell);
@@ -96,10 +104,6 @@ async fn hello(
                     return Err(("not_known", cause, Some(hub.come_back())));
                 }
             }
-            hub.may_stand_in(&hello.agent, &hello.node).map_err(|hint| {
-                let reason = RefusedReason::Node;
-                ("proves", hint.clone(), Some(Downstream::Refused { reason, hint }))
-            })?;
             let place = socket.place().map_or(Ok(()), |place| place.prove(&hello.node));
             place.map_err(|turned| {
                 let (reason, hint) = (RefusedReason::Node, turned.to_string());
@@ -131,12 +135,14 @@ struct Connection {
 }
 
 impl Connection {
-    fn start(hub: Hub, number: u64, term: Term, peer: &Peer, hello: Hello) -> (Self, Vec<Output>) {
+    /// Begins the session, unless this agent may not have it: why not.
+    fn start(hub: &Hub, number: u64, term: Term, peer: &Peer, hello: Hello) -> Result<(Self, Vec<Output>), String> {
         let node: NodeName = hello.node.as_str().into();
         let agent = hello.agent.clone();
         let wake = Arc::<Notify>::default();
         let since = hub.now();
         let mut state = hub.shared.state.lock();
+        state.may_stand_in(&agent, &node)?;
         // A hello may have been under way for longer than that of a newer connection.
         let newest = state
             .connected
@@ -161,17 +167,15 @@ impl Connection {
             replaced.wake.notify_one();
         }
         tracing::info!(%node, confidential = peer.confidential, "a node has connected");
-        (
-            Self {
-                hub,
-                term,
-                node,
-                number,
-                session,
-                wake,
-            },
-            outputs,
-        )
+        let connection = Self {
+            hub: hub.clone(),
+            term,
+            node,
+            number,
+            session,
+            wake,
+        };
+        Ok((connection, outputs))
     }
 
     /// Runs the session to its end; what is left to say then.

@@ -215,12 +215,6 @@ impl Hub {
         nodes.into_iter().map(placed).filter(|placed| !placed).count()
     }
 
-    /// The version of the local controller that the node is connected with.
-    fn agent_of(&self, node: &str) -> Option<String> {
-        let state = self.shared.state.lock();
-        state.connected.get(node).map(|connected| connected.agent.clone())
-    }
-
     /// Whether nodes are served.
     pub fn leads(&self) -> bool {
         self.shared.term.borrow().is_some()

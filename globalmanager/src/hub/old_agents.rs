@@ -96,20 +96,22 @@ impl Drop for Room {
 /// Why an agent is sent away: a word for metrics, and what it is answered.
 type Sent = (&'static str, StatusCode, String);
 
+impl super::State {
+    /// Whether an agent of this version may have the session of this node now; why not. It is asked twice: between an old
+    /// agent's admission and its session a local controller of ours may have come.
+    pub(super) fn may_stand_in(&self, agent: &str, node: &str) -> Result<(), String> {
+        let present = self.connected.get(node);
+        if agent == AGENT && present.is_some_and(|present| present.agent != AGENT) {
+            return Err(format!("node {node} is connected by a local controller of Skerry"));
+        }
+        Ok(())
+    }
+}
+
 impl Hub {
     /// Serves Sedna's local controllers on this listener until `stop`.
     pub async fn serve_old_agents(&self, old: OldAgents, listener: TcpListener, stop: CancellationToken) {
         self.serve_old_agents_on(old, nodelay(listener), stop).await;
-    }
-
-    /// Whether an agent of this version may have the session of this node now; why not. Between an old agent's admission and
-    /// its session a local controller of ours may have come.
-    pub(super) fn may_stand_in(&self, agent: &str, node: &str) -> Result<(), String> {
-        let ours = || self.agent_of(node).is_some_and(|present| present != AGENT);
-        if agent == AGENT && ours() {
-            return Err(format!("node {node} is connected by a local controller of Skerry"));
-        }
-        Ok(())
     }
 
     /// As [`Hub::serve_old_agents`], on any listener.
@@ -200,7 +202,9 @@ impl Door {
                 )));
             }
         }
-        self.hub.may_stand_in(AGENT, name).map_err(proves)?;
+        let state = self.hub.shared.state.lock();
+        state.may_stand_in(AGENT, name).map_err(proves)?;
+        drop(state);
         let room = self.rooms.take(&self.hub, name).map_err(|whose| {
             let why = format!("as many old agents are connected as may be{whose}: come again");
             ("agents", StatusCode::TOO_MANY_REQUESTS, why)
