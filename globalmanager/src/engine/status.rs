@@ -29,11 +29,25 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 /// generation was seen: of a resource that a program edits again and again, nobody waits for each.
 const GENERATION_PAUSES: u32 = 5;
 
+/// How many such statuses are written within one [`PAUSE`], of all resources together. Where a thousand are edited at once,
+/// telling of each would take half of what an API server takes in writes from those who edit; so it takes a twentieth.
+const GENERATIONS_IN_A_PAUSE: u32 = 50;
+
+/// What was written.
+#[derive(Debug, Default)]
+pub(crate) struct Written(Mutex<Books>);
+
+#[derive(Debug, Default)]
+struct Books {
+    last: BTreeMap<ResourceKey, Last>,
+    /// When whose turn is to tell that a newer generation was seen.
+    turns: BTreeMap<ResourceKey, Instant>,
+    /// The next turn that nobody has.
+    free: Option<Instant>,
+}
+
 /// Which fields were last written, and when: it tells a field that another manager owns from one that we own and no longer
 /// want.
-#[derive(Debug, Default)]
-pub(crate) struct Written(Mutex<BTreeMap<ResourceKey, Last>>);
-
 #[derive(Clone, Debug)]
 struct Last {
     /// The names of its fields.
@@ -67,22 +81,29 @@ pub(crate) async fn write<K: Kind>(
         return Ok(Told::Known);
     };
     wanted.retain(|key, value| !value.is_null() && !K::REPORTED.contains(&key.as_str()));
-    let last = engine.shared.status_written.0.lock().get(key).cloned();
+    let written = &engine.shared.status_written;
+    let last = written.last(key);
     let says = |raw: &Value, wanted: &Map<String, Value>| {
-        let written = last.as_ref().map(|last| last.fields.as_slice());
-        says(raw, wanted, written, K::REPORTED)
+        let fields = last.as_ref().map(|last| last.fields.as_slice());
+        says(raw, wanted, fields, K::REPORTED)
     };
     if says(raw, &wanted) {
         return Ok(Told::Known);
     }
-    let pauses = if says(&raw_without_generations(raw), &without_generations(&wanted)) {
-        GENERATION_PAUSES
-    } else {
-        1
+    let pause = engine.shared.parts.pace.status;
+    let since_last = |pauses: u32| {
+        last.as_ref().map_or(Duration::ZERO, |last| {
+            (pause * pauses).saturating_sub(last.at.elapsed())
+        })
     };
-    let left = last.as_ref().map_or(Duration::ZERO, |last| {
-        (engine.shared.parts.pace.status * pauses).saturating_sub(last.at.elapsed())
-    });
+    let left = if says(&raw_without_generations(raw), &without_generations(&wanted)) {
+        match since_last(GENERATION_PAUSES) {
+            Duration::ZERO => written.turn(key, pause / GENERATIONS_IN_A_PAUSE),
+            left => left,
+        }
+    } else {
+        since_last(1)
+    };
     if !left.is_zero() {
         return Ok(Told::Later(left));
     }
@@ -105,11 +126,7 @@ pub(crate) async fn write<K: Kind>(
     let how = PatchParams::apply(names::MANAGER_STATUS).force();
     match api.patch_status(name, &how, &Patch::Apply(&body)).await {
         Ok(object) => {
-            let last = Last {
-                fields: wanted.into_iter().map(|(field, _)| field).collect(),
-                at: Instant::now(),
-            };
-            engine.shared.status_written.0.lock().insert(key.clone(), last);
+            written.record(key, wanted.into_iter().map(|(field, _)| field).collect());
             engine.learn(K::KIND, &trim::trim(K::KIND, object), false);
             Ok(Told::Now)
         }
@@ -122,7 +139,33 @@ pub(crate) async fn write<K: Kind>(
 impl Written {
     /// Forgets a resource that is gone.
     pub(crate) fn forget(&self, key: &ResourceKey) {
-        self.0.lock().remove(key);
+        let mut books = self.0.lock();
+        books.last.remove(key);
+        books.turns.remove(key);
+    }
+
+    fn last(&self, key: &ResourceKey) -> Option<Last> {
+        self.0.lock().last.get(key).cloned()
+    }
+
+    /// These fields are written now.
+    fn record(&self, key: &ResourceKey, fields: Vec<String>) {
+        let mut books = self.0.lock();
+        books.turns.remove(key);
+        let at = Instant::now();
+        books.last.insert(key.clone(), Last { fields, at });
+    }
+
+    /// How long it is to a resource's turn, which is `apart` from that of any other.
+    fn turn(&self, key: &ResourceKey, apart: Duration) -> Duration {
+        let now = Instant::now();
+        let Books { turns, free, .. } = &mut *self.0.lock();
+        let turn = *turns.entry(key.clone()).or_insert_with(|| {
+            let turn = free.map_or(now, |free| free.max(now));
+            *free = Some(turn + apart);
+            turn
+        });
+        turn.saturating_duration_since(now)
     }
 }
 
@@ -162,6 +205,7 @@ fn without_generations(status: &Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::ObjectKind;
 
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -185,5 +229,23 @@ mod tests {
         let raw = json!({"status": {"active": 1, "failed": 1}});
         let written = ["active".to_owned(), "failed".to_owned()];
         assert!(!says(&raw, &map(&json!({"active": 1})), Some(&written), &[]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_follow_each_other_and_each_resource_has_one() {
+        const APART: Duration = Duration::from_millis(20);
+        let written = Written::default();
+        let key = |name: &str| ResourceKey {
+            kind: ObjectKind::DATASET,
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        };
+        let turn = |name| written.turn(&key(name), APART).as_millis();
+        assert_eq!([turn("a"), turn("b"), turn("c"), turn("b")], [0, 20, 40, 20]);
+        written.record(&key("b"), vec![]);
+        assert_eq!(turn("b"), 60, "what was told may be told again");
+        written.forget(&key("c"));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!([turn("c"), turn("d"), turn("b")], [0, 20, 0]);
     }
 }

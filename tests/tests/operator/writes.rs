@@ -266,6 +266,41 @@ async fn of_a_resource_that_is_edited_without_end_little_is_told() {
     );
 }
 
+/// Of many that are edited at once it is told by and by, so that those who edit have the API server to themselves.
+#[tokio::test(start_paused = true)]
+async fn of_many_resources_that_are_edited_at_once_it_is_told_by_and_by() {
+    const MANY: usize = 120;
+    let world = World::without_manager().await;
+    world.tell_seldom();
+    world.start_manager();
+    for number in 0..MANY {
+        world
+            .apply(&edited(DATASET, "name: samples", &format!("name: samples-{number}")))
+            .await;
+    }
+    world.outlast(Duration::from_secs(6)).await;
+    let (mark, begun) = (world.mark(), Instant::now());
+    let datasets = world.view::<Dataset>();
+    for number in 0..MANY {
+        let change = Patch::Merge(json!({"spec": {"url": "/data/others.txt"}}));
+        datasets
+            .patch(&format!("samples-{number}"), &PatchParams::default(), &change)
+            .await
+            .unwrap();
+    }
+    world.pass(Duration::from_secs(1)).await;
+    let written = world.changes_since(mark).len();
+    let allowed = begun.elapsed().as_millis() / 20 + 2;
+    assert!(written > 0, "nothing was told");
+    assert!(written as u128 <= allowed, "{written} writes where {allowed} may be");
+    world.rest().await;
+    assert_eq!(world.changes_since(mark).len(), MANY);
+    for number in 0..MANY {
+        let dataset = world.object::<Dataset>(&format!("samples-{number}")).await;
+        assert_eq!(dataset["status"]["observedGeneration"], 2, "{dataset:#}");
+    }
+}
+
 /// What is put off is told soon, also where something else of the resource fails and is tried again minutes later.
 #[tokio::test(start_paused = true)]
 async fn a_status_does_not_wait_for_what_fails() {
