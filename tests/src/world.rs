@@ -319,9 +319,11 @@ impl World {
             let mut hits: FuturesUnordered<_> = killers.iter().map(FaultHandle::hit).collect();
             tokio::select! {
                 Some(()) = hits.next() => {
-                    self.killers.borrow_mut().retain(|fault| fault.hits() == 0);
                     self.kills.update(|kills| kills + 1);
-                    self.restart_manager().await;
+                    self.kill_manager().await;
+                    // It may have been in the midst of several.
+                    self.killers.borrow_mut().retain(|fault| fault.hits() == 0);
+                    self.start_manager();
                 }
                 () = &mut end => return,
             }

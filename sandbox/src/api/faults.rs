@@ -234,7 +234,8 @@ impl FaultHandle {
         *self.hits.borrow()
     }
 
-    /// Resolves once at least one request was hit. With [`Fault::Crash`] the effect, if any, has taken place by then.
+    /// Resolves once at least one request was hit. With [`Fault::Crash`] the effect, if any, has taken place by then,
+    /// unless the caller had gone before.
     pub async fn hit(&self) {
         let mut hits = self.hits.clone();
         if hits.wait_for(|hits| *hits > 0).await.is_err() {

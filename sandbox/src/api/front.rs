@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use jiff::Timestamp;
 
 use super::{
-    faults::{Fault, Faults},
+    faults::{Fault, Faults, Hit},
     log::RequestLog,
     respond,
     serve::Incoming,
@@ -69,10 +69,11 @@ impl Front {
                 respond::error(&ApiError::timeout())
             }
             Fault::Crash { applied } => {
+                let met = Met(&hit);
                 if *applied {
                     server.answer(incoming, None).await;
                 }
-                hit.reached();
+                drop(met);
                 return std::future::pending().await;
             }
             Fault::ExpireWatch => {
@@ -85,5 +86,53 @@ impl Front {
         };
         hit.reached();
         response
+    }
+}
+
+/// A fault that was met, which is told when this goes: also where the caller has crashed at another one meanwhile and hears
+/// of nothing any more.
+struct Met<'a>(&'a Hit);
+
+impl Drop for Met<'_> {
+    fn drop(&mut self) {
+        self.0.reached();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures::FutureExt as _;
+    use http::Request;
+
+    use super::*;
+    use crate::api::{
+        Match,
+        serve::{Asked, read},
+    };
+
+    /// An API server that is asked and answers nobody.
+    struct Busy;
+
+    impl Answer for Busy {
+        async fn answer(&self, _: &Incoming, _: Option<&Fault>) -> Response<Body> {
+            pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_is_gone_before_a_crash_takes_effect_has_met_it() {
+        let front = Front::default();
+        let crash = front.faults.inject(Match::any().nth(1), Fault::Crash { applied: true });
+        let request = Request::get("/api/v1/namespaces/default/configmaps/a").body(Body::empty());
+        let Asked::Resource(incoming) = read("user", request.unwrap()).await else {
+            panic!("a resource is asked for");
+        };
+        let mut caller = Box::pin(front.pass(&Busy, &incoming, Timestamp::UNIX_EPOCH));
+        assert!((&mut caller).now_or_never().is_none());
+        assert_eq!(crash.hits(), 0);
+        drop(caller);
+        assert_eq!(crash.hits(), 1);
     }
 }
