@@ -19,7 +19,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Config, ResourceExt,
     api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    client::ConfigExt,
+    client::{ConfigExt, retry::RetryPolicy},
     config::{KubeConfigOptions, Kubeconfig},
     core::DynamicObject,
     runtime::{
@@ -37,7 +37,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
 
 use crate::{
     calm::{Awaited, Objects},
@@ -367,6 +367,8 @@ async fn client(kubeconfig: &Path) -> Client {
         .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
+        // What the API server asks to be tried again, while it takes a definition over say, is.
+        .layer(RetryLayer::new(RetryPolicy::server_retry()))
         .option_layer(config.auth_layer().expect("the kubeconfig has credentials"))
         .map_err(BoxError::from)
         .service(connections);
