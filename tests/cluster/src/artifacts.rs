@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
     time::Instant,
@@ -75,6 +76,14 @@ impl Workshop {
         self.install("helm", HELM)
     }
 
+    /// Builds all that a run on two hosts consists of; Helm first, which others wait for.
+    pub fn prepare(&self) -> anyhow::Result<()> {
+        for make in [Self::helm, Self::kubernetes, Self::coredns, Self::pause] {
+            make(self)?;
+        }
+        Ok(())
+    }
+
     fn link(&self, name: &str, version: &str, modfile: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
         let mut inputs = vec![version.to_owned(), flags.join(" ")];
         for file in [modfile, "main.go", "etcd.go", "node.go"] {
@@ -135,6 +144,12 @@ impl Workshop {
             return Ok(program);
         }
         fs::create_dir_all(&folder)?;
+        // Another process may be at it: then this one waits, and finds it made.
+        let lock = File::create(folder.join("lock"))?;
+        lock.lock()?;
+        if program.is_file() {
+            return Ok(program);
+        }
         let begun = Instant::now();
         eprintln!("building {name} {version} (once; it is kept in {})", folder.display());
         // Never half a program under the name that is looked for.

@@ -84,7 +84,7 @@ impl Bench {
     /// speed.
     pub fn shortened() -> anyhow::Result<Self> {
         Ok(Self {
-            subject: Subject::Manager { services: 20, jobs: 5 },
+            subject: Subject::Manager { services: 10, jobs: 3 },
             skerry: command_line()?,
         })
     }

@@ -55,6 +55,9 @@ struct Arguments {
     /// Say where the Helm is that is used here, built if need be, and run nothing.
     #[arg(long, exclusive = true)]
     helm: bool,
+    /// Build Kubernetes and what is needed beside it, where that is not kept from before, and run nothing.
+    #[arg(long, exclusive = true)]
+    prepare: bool,
     #[command(flatten)]
     sizes: Sizes,
 }
@@ -155,6 +158,10 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     }
     if asked.helm {
         println!("{}", workshop.helm()?.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if asked.prepare {
+        workshop.prepare()?;
         return Ok(ExitCode::SUCCESS);
     }
     let abilities = Abilities::find();
