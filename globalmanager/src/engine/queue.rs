@@ -49,8 +49,15 @@ pub(crate) struct Queue<K> {
     due: BTreeSet<(Instant, K)>,
     /// What is being looked at, and when it was asked for meanwhile.
     running: BTreeMap<K, Option<Instant>>,
-    failures: BTreeMap<K, u32>,
+    failures: BTreeMap<K, Failures>,
     longest_retry: Duration,
+}
+
+/// That a key failed, so many times in a row, and when it is tried again.
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    retry: Instant,
 }
 
 impl<K: Ord + Clone> Queue<K> {
@@ -112,31 +119,44 @@ impl<K: Ord + Clone> Queue<K> {
     /// Records how the look at `key` ended. `jitter` in `0.0..1.0` spreads retries over ±10 %.
     pub(crate) fn done(&mut self, key: K, ended: Ended, now: Instant, jitter: f64) {
         let meanwhile = self.running.remove(&key).flatten();
-        let wait = match ended {
+        let again = match ended {
             Ended::Well => {
                 self.failures.remove(&key);
                 None
             }
             Ended::Again(after) => {
                 self.failures.remove(&key);
-                Some(after)
+                Some(now + spread(after, jitter))
             }
             Ended::Failed => {
-                let failures = self.failures.entry(key.clone()).or_insert(0);
-                let wait = FIRST_RETRY
-                    .saturating_mul(1 << (*failures).min(16))
-                    .min(self.longest_retry);
-                *failures = failures.saturating_add(1);
-                Some(wait)
+                let failures = match self.failures.get(&key) {
+                    // Looked at before its time, because something was seen: that lengthens no wait.
+                    Some(failures) if now < failures.retry => *failures,
+                    known => {
+                        let count = known.map_or(0, |failures| failures.count);
+                        let wait = FIRST_RETRY.saturating_mul(1 << count.min(16)).min(self.longest_retry);
+                        Failures {
+                            count: count.saturating_add(1),
+                            retry: now + spread(wait, jitter),
+                        }
+                    }
+                };
+                self.failures.insert(key.clone(), failures);
+                Some(failures.retry)
             }
         };
-        if let Some(wait) = wait {
-            self.ask(key.clone(), now + wait.mul_f64(0.9 + 0.2 * jitter));
+        if let Some(at) = again {
+            self.ask(key.clone(), at);
         }
         if let Some(at) = meanwhile {
             self.ask(key, at);
         }
     }
+}
+
+/// A wait ±10 %.
+fn spread(wait: Duration, jitter: f64) -> Duration {
+    wait.mul_f64(0.9 + 0.2 * jitter)
 }
 
 #[cfg(test)]
@@ -193,5 +213,21 @@ mod tests {
         assert_eq!(queue.next(now), Some("bad"));
         queue.done("bad", Ended::Failed, now, 0.5);
         assert_eq!(queue.due_at(), Some(now + FIRST_RETRY));
+    }
+
+    #[test]
+    fn what_fails_again_before_its_time_waits_no_longer_for_that() {
+        let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
+        queue.ask("a", start);
+        for look in 0..10 {
+            let now = start + Duration::from_millis(look);
+            queue.ask("a", now);
+            assert_eq!(queue.next(now), Some("a"));
+            queue.done("a", Ended::Failed, now, 0.5);
+            assert_eq!(queue.due_at(), Some(start + FIRST_RETRY));
+        }
+        assert_eq!(queue.next(start + FIRST_RETRY), Some("a"));
+        queue.done("a", Ended::Failed, start + FIRST_RETRY, 0.5);
+        assert_eq!(queue.due_at(), Some(start + 3 * FIRST_RETRY));
     }
 }
