@@ -25,6 +25,7 @@ mod reports;
 mod same;
 mod status;
 mod trim;
+mod turns;
 mod watches;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

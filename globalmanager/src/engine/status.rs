@@ -1,5 +1,5 @@
-//! Writes a status where it says something new, and nowhere else; of one resource at most once a second: what its children
-//! go through on their way up is told as it is by then.
+//! Writes a status where it says something new, and nowhere else; of one resource at most once a second, and so many of all:
+//! what children go through on their way up is told as it is by then.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,6 +18,7 @@ use super::{
     Engine, ResourceKey,
     pass::{Error, at},
     trim,
+    turns::Turns,
     watches::api_resource,
 };
 
@@ -25,13 +26,27 @@ use super::{
 /// pods come up, and a thousand of them would have the API server write as many statuses that nobody has time to read.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The least time between two writes of one status, in [`PAUSE`]s, where the later one says no more than that a newer
-/// generation was seen: of a resource that a program edits again and again, nobody waits for each.
-const GENERATION_PAUSES: u32 = 5;
+/// How often statuses are written.
+struct Rate {
+    /// The least time between two of one resource, in [`PAUSE`]s.
+    pauses: u32,
+    /// How many of all resources within one [`PAUSE`].
+    in_a_pause: u32,
+}
 
-/// How many such statuses are written within one [`PAUSE`], of all resources together. Where a thousand are edited at once,
-/// telling of each would take half of what an API server takes in writes from those who edit; so it takes a twentieth.
-const GENERATIONS_IN_A_PAUSE: u32 = 50;
+/// Of what there is to say of resources and their children. When a thousand come up at once, or a manager takes them over,
+/// telling of it takes a tenth of what an API server takes in writes, not all of it from what makes them come up.
+const NEWS: Rate = Rate {
+    pauses: 1,
+    in_a_pause: 100,
+};
+
+/// Where a status says no more than that a newer generation was seen: for that nobody waits, and where a program edits a
+/// thousand resources again and again, telling of each would take half of what an API server takes in writes.
+const GENERATIONS: Rate = Rate {
+    pauses: 5,
+    in_a_pause: 20,
+};
 
 /// What was written.
 #[derive(Debug, Default)]
@@ -40,10 +55,8 @@ pub(crate) struct Written(Mutex<Books>);
 #[derive(Debug, Default)]
 struct Books {
     last: BTreeMap<ResourceKey, Last>,
-    /// When whose turn is to tell that a newer generation was seen.
-    turns: BTreeMap<ResourceKey, Instant>,
-    /// The next turn that nobody has.
-    free: Option<Instant>,
+    news: Turns,
+    generations: Turns,
 }
 
 /// Which fields were last written, and when: it tells a field that another manager owns from one that we own and no longer
@@ -88,21 +101,16 @@ pub(crate) async fn write<K: Kind>(
         says(raw, wanted, fields, K::REPORTED)
     };
     if says(raw, &wanted) {
+        written.settled(key);
         return Ok(Told::Known);
     }
     let pause = engine.shared.parts.pace.status;
-    let since_last = |pauses: u32| {
-        last.as_ref().map_or(Duration::ZERO, |last| {
-            (pause * pauses).saturating_sub(last.at.elapsed())
-        })
-    };
-    let left = if says(&raw_without_generations(raw), &without_generations(&wanted)) {
-        match since_last(GENERATION_PAUSES) {
-            Duration::ZERO => written.turn(key, pause / GENERATIONS_IN_A_PAUSE),
-            left => left,
-        }
-    } else {
-        since_last(1)
+    let is_news = !says(&raw_without_generations(raw), &without_generations(&wanted));
+    let rate = if is_news { NEWS } else { GENERATIONS };
+    let since_last = last.as_ref().map_or(pause * rate.pauses, |last| last.at.elapsed());
+    let left = match (pause * rate.pauses).saturating_sub(since_last) {
+        Duration::ZERO => written.turn(key, is_news, pause / rate.in_a_pause),
+        left => left,
     };
     if !left.is_zero() {
         return Ok(Told::Later(left));
@@ -139,33 +147,37 @@ pub(crate) async fn write<K: Kind>(
 impl Written {
     /// Forgets a resource that is gone.
     pub(crate) fn forget(&self, key: &ResourceKey) {
-        let mut books = self.0.lock();
-        books.last.remove(key);
-        books.turns.remove(key);
+        self.settled(key);
+        self.0.lock().last.remove(key);
     }
 
     fn last(&self, key: &ResourceKey) -> Option<Last> {
         self.0.lock().last.get(key).cloned()
     }
 
-    /// These fields are written now.
-    fn record(&self, key: &ResourceKey, fields: Vec<String>) {
+    /// How long it is to a resource's turn, which is `apart` from that of any other.
+    fn turn(&self, key: &ResourceKey, is_news: bool, apart: Duration) -> Duration {
         let mut books = self.0.lock();
-        books.turns.remove(key);
-        let at = Instant::now();
-        books.last.insert(key.clone(), Last { fields, at });
+        let turns = if is_news {
+            &mut books.news
+        } else {
+            &mut books.generations
+        };
+        turns.wait(key, apart)
     }
 
-    /// How long it is to a resource's turn, which is `apart` from that of any other.
-    fn turn(&self, key: &ResourceKey, apart: Duration) -> Duration {
-        let now = Instant::now();
-        let Books { turns, free, .. } = &mut *self.0.lock();
-        let turn = *turns.entry(key.clone()).or_insert_with(|| {
-            let turn = free.map_or(now, |free| free.max(now));
-            *free = Some(turn + apart);
-            turn
-        });
-        turn.saturating_duration_since(now)
+    /// There is nothing to be told of this resource.
+    fn settled(&self, key: &ResourceKey) {
+        let mut books = self.0.lock();
+        books.news.over(key);
+        books.generations.over(key);
+    }
+
+    /// These fields are written now.
+    fn record(&self, key: &ResourceKey, fields: Vec<String>) {
+        self.settled(key);
+        let at = Instant::now();
+        self.0.lock().last.insert(key.clone(), Last { fields, at });
     }
 }
 
@@ -205,7 +217,6 @@ fn without_generations(status: &Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ObjectKind;
 
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -229,23 +240,5 @@ mod tests {
         let raw = json!({"status": {"active": 1, "failed": 1}});
         let written = ["active".to_owned(), "failed".to_owned()];
         assert!(!says(&raw, &map(&json!({"active": 1})), Some(&written), &[]));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn turns_follow_each_other_and_each_resource_has_one() {
-        const APART: Duration = Duration::from_millis(20);
-        let written = Written::default();
-        let key = |name: &str| ResourceKey {
-            kind: ObjectKind::DATASET,
-            namespace: "default".to_owned(),
-            name: name.to_owned(),
-        };
-        let turn = |name| written.turn(&key(name), APART).as_millis();
-        assert_eq!([turn("a"), turn("b"), turn("c"), turn("b")], [0, 20, 40, 20]);
-        written.record(&key("b"), vec![]);
-        assert_eq!(turn("b"), 60, "what was told may be told again");
-        written.forget(&key("c"));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!([turn("c"), turn("d"), turn("b")], [0, 20, 0]);
     }
 }

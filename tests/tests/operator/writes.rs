@@ -269,7 +269,7 @@ async fn of_a_resource_that_is_edited_without_end_little_is_told() {
 /// Of many that are edited at once it is told by and by, so that those who edit have the API server to themselves.
 #[tokio::test(start_paused = true)]
 async fn of_many_resources_that_are_edited_at_once_it_is_told_by_and_by() {
-    const MANY: usize = 120;
+    const MANY: usize = 60;
     let world = World::without_manager().await;
     world.tell_seldom();
     world.start_manager();
@@ -290,7 +290,7 @@ async fn of_many_resources_that_are_edited_at_once_it_is_told_by_and_by() {
     }
     world.pass(Duration::from_secs(1)).await;
     let written = world.changes_since(mark).len();
-    let allowed = begun.elapsed().as_millis() / 20 + 2;
+    let allowed = begun.elapsed().as_millis() / 50 + 2;
     assert!(written > 0, "nothing was told");
     assert!(written as u128 <= allowed, "{written} writes where {allowed} may be");
     world.rest().await;
