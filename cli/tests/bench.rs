@@ -147,6 +147,7 @@ fn a_bench_of_the_edge_prints_what_edits_and_connections_cost() {
             "acked_edits_per_second",
             "edit_sent_to_ack_p99_seconds",
             "api_server_alone_edits_per_second",
+            "share_of_api_server_watched",
             "writes_share_of_api_server_alone",
             "bodies_per_edit",
             "connected_rss_bytes.plain",

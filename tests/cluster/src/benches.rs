@@ -175,7 +175,8 @@ impl Subject {
                  the manager and all nodes on the other.\n\
                  share_of_api_server_alone is what nodes acknowledged in a second over what this API server takes of the same \
                  edits in a second without a manager; writes_share_of_api_server_alone counts what the manager writes because \
-                 of them as well: children, and what their owners' statuses say.\n\
+                 of them as well: children, and what their owners' statuses say. share_of_api_server_watched is over what it \
+                 takes while somebody listens to its changes and does nothing else.\n\
                  cores_busy.* says which part had how many cores meanwhile; all, less the manager's, the nodes' and the \
                  bench's, are the control plane's.\n\
                  The manager has the rank of any service account at the API server, the bench that of an administrator, who \

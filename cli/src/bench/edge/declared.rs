@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    future::ready,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
@@ -9,13 +10,13 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams},
     core::DynamicObject,
 };
 use serde_json::{Value, json};
 use skerry_crds::names::{child, env, worker_type};
 use skerry_workloads::ObjectKind;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::JoinSet};
 
 use super::{
     super::{
@@ -156,6 +157,16 @@ impl<'a> Declared<'a> {
             edits.extend(self.edit(0..self.count, 1).await?);
         }
         Ok(edits)
+    }
+
+    /// Has the API server tell of every change, for as long as this is kept, to somebody who does nothing with it.
+    pub(super) async fn listen(&self) -> Result<JoinSet<()>, Failure> {
+        let all = self.api.list_metadata(&ListParams::default()).await.map_err(refused)?;
+        let since = all.metadata.resource_version.unwrap_or_default();
+        let changes = self.api.watch(&WatchParams::default(), &since).await.map_err(refused)?;
+        let mut listener = JoinSet::new();
+        listener.spawn(changes.for_each(|_| ready(())));
+        Ok(listener)
     }
 
     async fn edit_one(&self, number: u32) -> Result<Edit, Failure> {

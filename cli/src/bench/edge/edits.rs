@@ -1,7 +1,8 @@
 //! How many edits a second reach the nodes, and how soon: through the API server, the real engine, the real protocol.
 //!
 //! The API server is measured alone, with the same edits, before and after: nothing can be faster than that. A server that
-//! grows slower or faster with what it holds does so on both sides.
+//! grows slower or faster with what it holds does so on both sides. And once with somebody who only listens to what changes:
+//! nothing that hears of edits can be faster than that.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,9 @@ pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -
     let load = world.load(kind, nodes, nodes);
     load.declare().await?;
     let before = load.edit_in_rounds(sizes.rounds).await?;
+    let listener = load.listen().await?;
+    let heard = load.edit_in_rounds(sizes.rounds).await?;
+    drop(listener);
     let (manager, target) = world.manager(Link::Plain).await?;
     let mut fleet = world.fleet()?;
     fleet.connect(&target, 0..nodes, sizes.connects_per_second).await?;
@@ -65,6 +69,13 @@ pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -
     took("api_server_edits_per_second", number / seconds(&edits), "edits/s");
     took("api_server_alone_edits_per_second", alone, "edits/s");
     took("share_of_api_server_alone", number / reached.seconds / alone, "ratio");
+    let watched = count(heard.len()) / seconds(&heard);
+    took("api_server_watched_edits_per_second", watched, "edits/s");
+    took(
+        "share_of_api_server_watched",
+        number / reached.seconds / watched,
+        "ratio",
+    );
     let written = (number + writes) / over.seconds_since(&begun);
     took("writes_per_second", written, "writes/s");
     took("writes_share_of_api_server_alone", written / alone, "ratio");
