@@ -24,6 +24,8 @@ func etcd() *cobra.Command {
 			config.Dir = dir
 			config.LogLevel = "error"
 			config.UnsafeNoFsync = true
+			// What is written is in the log at once; that it is in the database ten times a second helps nobody here.
+			config.BackendBatchInterval = time.Second
 			config.MaxTxnOps = 1024
 			for _, urls := range []struct {
 				address           string
