@@ -270,8 +270,8 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let tiers = thread::scope(|scope| {
         let tour = scope.spawn(|| hosts.map(|hosts| hosts.tour(&built.sources)).transpose());
         let wanted = !built.scenarios.is_empty();
-        let last = || comparisons(&built, &arguments);
-        let scenarios = wanted.then(|| run_scenarios(&built, &arguments, last)).transpose();
+        let beside = || comparisons(&built, &arguments);
+        let scenarios = wanted.then(|| run_scenarios(&built, &arguments, beside)).transpose();
         let tour = tour.join().map_err(|_| anyhow!("the thread of the tour ended"))?;
         Ok::<_, anyhow::Error>([scenarios?, tour?])
     })?;

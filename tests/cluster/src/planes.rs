@@ -29,12 +29,12 @@ use skerry_cluster::{
 
 use crate::{Arguments, Built, Version};
 
-/// Runs the scenarios, as many at once as there are control planes, and with the longest program what takes less, to its end
-/// `last`; whether all held, and of which rights the manager made use.
+/// Runs the scenarios, as many at once as there are control planes, with the longest program what takes less, and what is
+/// `beside` them; whether all held, and of which rights the manager made use.
 pub fn run_scenarios(
     built: &Built,
     arguments: &Arguments,
-    last: impl FnOnce() -> anyhow::Result<bool> + Send,
+    beside: impl FnOnce() -> anyhow::Result<bool> + Send,
 ) -> anyhow::Result<(bool, BTreeSet<Right>)> {
     let begun = Instant::now();
     let planes = start_planes(&built.kubernetes, arguments.planes)?;
@@ -69,12 +69,12 @@ pub fn run_scenarios(
     // The first program is by far the longest: the others run beside it, one after the other.
     let (first, others) = built.scenarios.split_at(built.scenarios.len().min(1));
     let good = thread::scope(|scope| {
-        let others = scope.spawn(|| Ok::<_, anyhow::Error>(lent.run(others, arguments)? & last()?));
+        let others = scope.spawn(|| lent.run(others, arguments));
+        let beside = scope.spawn(beside);
         let first = lent.run(first, arguments);
-        let others = others
-            .join()
-            .map_err(|_| anyhow!("the thread of the other programs ended"))?;
-        Ok::<_, anyhow::Error>(first? & others?)
+        let ended = |_| anyhow!("a thread of other programs ended");
+        let (others, beside) = (others.join().map_err(ended)?, beside.join().map_err(ended)?);
+        Ok::<_, anyhow::Error>(first? & others? & beside?)
     })?;
     let mut used = BTreeSet::new();
     for plane in &planes {
