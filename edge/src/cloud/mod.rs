@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::{
     message::{Downstream, OutboxDepth},
-    report::{Report, ReportResult},
+    report::{Report, ReportPayload, ReportResult},
 };
 use figures::Figures;
 use reports::Reports;
@@ -73,6 +73,14 @@ impl Node {
 
     fn figures(&self, report: &Report) -> Option<Figures> {
         Figures::of(report, self.reports.start())
+    }
+
+    /// Whether the node may say this now.
+    fn permits(&self, report: &Report) -> Result<(), Denial> {
+        match &report.payload {
+            ReportPayload::Unknown { variant } => Err(Denial::form(variant)),
+            _ => self.objects.may_report(&report.key, &report.uid),
+        }
     }
 
     /// Whether these are figures of a store that was put back, and newer ones were carried out.

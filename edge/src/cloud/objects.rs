@@ -237,10 +237,10 @@ impl NodeObjects {
 
     /// How much of the set has arrived: nothing as far as is known, until a digest has told what the node holds.
     pub fn counts(&self) -> Counts {
-        let unacked = if self.is_digesting() {
-            self.counts.assigned
-        } else {
+        let unacked = if self.is_synced() {
             self.changes.len()
+        } else {
+            self.counts.assigned
         };
         Counts { unacked, ..self.counts }
     }

@@ -80,19 +80,24 @@ impl Reports {
 
     /// Something with this number has come.
     pub(super) fn take(&mut self, seq: u64) -> Taken {
-        let at = self.done.iter().position(|(done, _)| *done == seq);
-        if let Some((_, result)) = at.and_then(|at| self.done.remove(at)) {
-            self.done.push_back((seq, result.clone()));
-            return Taken::Done(result);
-        }
-        if self.pending.contains(&seq) {
-            return Taken::Pending;
+        if let Some(again) = self.take_again(seq) {
+            return again;
         }
         if self.pending.len() >= limits::REPORT_WINDOW {
             return Taken::TooMany;
         }
         self.pending.insert(seq);
         Taken::New
+    }
+
+    /// Something with this number has come, which may have come before: then it is done, or pending.
+    pub(super) fn take_again(&mut self, seq: u64) -> Option<Taken> {
+        let at = self.done.iter().position(|(done, _)| *done == seq);
+        if let Some((_, result)) = at.and_then(|at| self.done.remove(at)) {
+            self.done.push_back((seq, result.clone()));
+            return Some(Taken::Done(result));
+        }
+        self.pending.contains(&seq).then_some(Taken::Pending)
     }
 
     /// The node has the answers of all before `seq`.

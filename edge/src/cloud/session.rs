@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::{
-    Denial, Link, Node,
+    Link, Node,
     admission::{Peer, Server},
     digesting::Answer,
     event::{End, Input, Output},
@@ -22,7 +22,7 @@ use crate::{
     limits,
     message::{Downstream, Hello, MessageError, Received, RefusedReason, Start, Upstream},
     object::{ItemKey, ObjectKey},
-    report::{Report, ReportPayload, ReportResult},
+    report::{Report, ReportResult},
 };
 
 /// The state machine of one connection. Times are counted from any fixed moment, by a clock that never goes back.
@@ -369,23 +369,19 @@ impl Session {
 
 fn take_report(report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result<(), Closing> {
     let seq = report.seq;
-    let allowed = match &report.payload {
-        ReportPayload::Unknown { variant } => Err(Denial::form(variant)),
-        _ => node.objects.may_report(&report.key, &report.uid),
-    };
-    if let Err(denial) = allowed {
-        // Nothing is kept of it: should it come again, it is judged again.
-        let result = ReportResult::Refused {
-            reason: denial.to_string(),
-        };
-        out.push(Output::Denied(denial));
-        out.push(Output::Send(Downstream::ReportResult { seq, result }));
-        return Ok(());
-    }
-    let taken = if node.is_outdated(&report) {
-        Taken::Done(ReportResult::Accepted {})
-    } else {
-        node.reports.take(seq)
+    // What was taken once is not judged again: since then the object may have gone, which the answer must not depend on.
+    let taken = match node.reports.take_again(seq) {
+        Some(again) => again,
+        None => match node.permits(&report) {
+            Ok(()) if node.is_outdated(&report) => Taken::Done(ReportResult::Accepted {}),
+            Ok(()) => node.reports.take(seq),
+            Err(denial) => {
+                // Nothing is kept of it: should it come again, it is judged again.
+                let reason = denial.to_string();
+                out.push(Output::Denied(denial));
+                Taken::Done(ReportResult::Refused { reason })
+            }
+        },
     };
     match taken {
         Taken::New => out.push(Output::Report(report)),

@@ -122,6 +122,41 @@ fn a_report_that_comes_again_is_answered_again_and_carried_out_once() {
 }
 
 #[test]
+fn a_report_that_was_taken_is_not_judged_again_when_its_object_has_gone() {
+    let mut node = Node::default();
+    node.objects.set(NOW, object("d", 1));
+    let mut link = Link::live(&mut node);
+    let comes = |seq| Upstream::Report {
+        settled: 1,
+        report: said(report(seq, "d", "uid-d")),
+    };
+    for seq in [1, 2] {
+        let outputs = link.frame(&mut node, comes(seq));
+        assert!(matches!(outputs[..], [Output::Report(_)]), "{outputs:?}");
+    }
+    let accepted = ReportResult::Accepted {};
+    node.finish_report("boot", &said(comes(1)), Verdict::Done(accepted.clone()));
+    node.objects.remove(NOW, &key("d").into());
+    link.wake(&mut node);
+    let version = node.objects.version();
+    link.frame(&mut node, Upstream::Ack { version });
+    assert_eq!(node.objects.counts(), Counts::default());
+
+    let answered = Output::Send(Downstream::ReportResult {
+        seq: 1,
+        result: accepted,
+    });
+    let judged = |link: &mut Link, node: &mut Node| {
+        assert_eq!(link.frame(node, comes(1)), std::slice::from_ref(&answered));
+        assert_eq!(link.frame(node, comes(2)), [], "it is under way");
+        assert_eq!(denied(&link.frame(node, comes(3))), "not_placed");
+    };
+    judged(&mut link, &mut node);
+    let mut link = Link::live(&mut node);
+    judged(&mut link, &mut node);
+}
+
+#[test]
 fn an_answer_to_another_start_of_the_node_is_not_given_to_this_one() {
     let mut node = Node::default();
     node.objects.set(NOW, object("d", 1));
