@@ -165,6 +165,7 @@ mod tests {
             epoch: Epoch {
                 lease: "l".repeat(limits::MAX_NAME),
                 transitions: u64::MAX,
+                made: None,
             },
             start: Start::Digest {
                 chunks: chunk_hashes([], chunk_count(usize::MAX)),

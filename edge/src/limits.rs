@@ -94,9 +94,9 @@ pub const WINDOW_FRAMES: u32 = 16 * 1024;
 /// The same of a node that does not say in its hello how many it takes: those of before it was said take so many.
 pub const WINDOW_UNSAID: u32 = 1024;
 
-/// The same of an agent of Sedna's, which takes a message every 50 ms and needs two for some changes: all of them in less
-/// than [`ACK_TIMEOUT`].
-pub const WINDOW_OF_AGENT: u32 = 1024;
+/// The same of an agent of Sedna's, which takes a message 50 ms after it has read the one before, and needs two for some
+/// changes: at 800 ms of round trip all of them in less than [`ACK_TIMEOUT`].
+pub const WINDOW_OF_AGENT: u32 = 64;
 
 /// Bytes in flight to a node; one larger object still goes when nothing else is in flight. Bounds what one stuck node
 /// can hold in socket buffers.
@@ -145,11 +145,11 @@ pub const DIGEST_ROWS_BYTES: usize = 128 * 1024;
 /// them, and the next session starts with a digest.
 pub const MAX_TOMBSTONES: usize = 10_000;
 
-/// How long a node refuses managers of a Lease that was superseded by another one: well over the time within which a
-/// manager notices that it has lost its Lease.
+/// How long a node refuses managers of a Lease that was superseded by another one, or that is older than the one that it has
+/// heard of: well over the time within which a manager notices that it has lost its Lease.
 pub const RETIRED: Duration = Duration::from_secs(60);
 
-/// Superseded Leases that a node remembers. One is enough unless somebody deletes Leases while managers hang.
+/// Such Leases that a node remembers. One is enough unless somebody deletes Leases while managers hang.
 pub const RETIRED_LEASES: usize = 8;
 
 /// The first and the largest upper bound of the random wait before a node dials again.

@@ -3,8 +3,13 @@
 //! Decides fencing: whether a manager of this cluster uid and epoch is the present one, a new one, or one that has
 //! been deposed. It never looks at the objects.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    hash::{Hash, Hasher},
+    time::Duration,
+};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -13,15 +18,40 @@ use crate::limits;
 /// Which run of the manager speaks: the Lease that it holds and how often that changed hands.
 ///
 /// The Lease is held under an identity that is unique to each process start, so no two runs share an epoch.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Epoch {
     /// The Lease's uid.
     pub lease: String,
     /// The Lease's `spec.leaseTransitions`.
     pub transitions: u64,
+    /// The Lease's `metadata.creationTimestamp`, in whole seconds: which of two Leases is the older. Older managers do not
+    /// say, and older nodes do not remember.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Timestamp>,
+}
+
+/// Whether it is known when the Lease was made makes no other epoch.
+impl PartialEq for Epoch {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.lease, self.transitions) == (&other.lease, other.transitions)
+    }
+}
+
+impl Eq for Epoch {}
+
+impl Hash for Epoch {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.lease, self.transitions).hash(state);
+    }
 }
 
 impl Epoch {
+    /// Whether it is known that its Lease was made before that of `other`.
+    pub fn is_of_older_lease_than(&self, other: &Self) -> bool {
+        let both = self.made.zip(other.made);
+        self.lease != other.lease && both.is_some_and(|(made, other)| made < other)
+    }
+
     /// Whether no other manager can have led between `before` and this one.
     pub fn follows(&self, before: &Self) -> bool {
         let next = before.transitions.saturating_add(1);
@@ -83,8 +113,8 @@ impl Position {
 
     /// What a manager of this cluster and epoch is to a store that stands here.
     ///
-    /// Of two Leases nothing says which is the older, so a manager of another Lease counts as a new one; see
-    /// `Retired` for what a node does about that.
+    /// A manager of another Lease counts as a new one, also where that is the older, since somebody may have put it back;
+    /// see `Retired` for what a node does about that.
     pub fn judge(&self, cluster: &str, epoch: &Epoch) -> Result<Standing, Fenced> {
         if self.cluster != cluster {
             return Err(Fenced::OtherCluster {
@@ -106,8 +136,9 @@ impl Position {
     }
 }
 
-/// The Leases that a node has lately seen superseded. A manager that still holds one hangs, and will notice within
-/// [`limits::RETIRED`]; one that is there after that is the present one (somebody has put a Lease back).
+/// The Leases that a node does not listen to for a while. A manager that holds one hangs, and will notice within
+/// [`limits::RETIRED`] that it does not hold it any more; one that is there after that is the present one (somebody has put a
+/// Lease back).
 #[derive(Debug, Default)]
 pub(crate) struct Retired(VecDeque<(String, Duration)>);
 
@@ -115,19 +146,30 @@ impl Retired {
     /// `before` was superseded by `after`, if those are two Leases.
     pub(crate) fn supersede(&mut self, now: Duration, before: &Epoch, after: &Epoch) {
         self.0.retain(|(lease, until)| now < *until && *lease != after.lease);
-        if before.lease != after.lease {
-            self.0.push_back((before.lease.clone(), now + limits::RETIRED));
-            if self.0.len() > limits::RETIRED_LEASES {
-                self.0.pop_front();
-            }
+        // Of one that is known to be older the while begins when its manager is met, however late that is.
+        if before.lease != after.lease && !before.is_of_older_lease_than(after) {
+            self.retire(now, before);
         }
     }
 
-    /// Whether a manager of this epoch hangs.
-    pub(crate) fn contains(&self, now: Duration, epoch: &Epoch) -> bool {
-        self.0
-            .iter()
-            .any(|(lease, until)| *lease == epoch.lease && now < *until)
+    /// Whether a manager of the epoch `theirs` hangs, which a node meets that has heard `ours`.
+    pub(crate) fn hangs(&mut self, now: Duration, ours: &Epoch, theirs: &Epoch) -> bool {
+        let until = self.0.iter().find(|(lease, _)| *lease == theirs.lease);
+        match until {
+            Some((_, until)) => now < *until,
+            None if theirs.is_of_older_lease_than(ours) => {
+                self.retire(now, theirs);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn retire(&mut self, now: Duration, epoch: &Epoch) {
+        self.0.push_back((epoch.lease.clone(), now + limits::RETIRED));
+        if self.0.len() > limits::RETIRED_LEASES {
+            self.0.pop_front();
+        }
     }
 }
 
@@ -135,10 +177,20 @@ impl Retired {
 mod tests {
     use super::*;
 
+    /// Of a Lease of which nobody says when it was made.
     fn epoch(lease: usize) -> Epoch {
         Epoch {
             lease: format!("lease-{lease}"),
             transitions: 0,
+            made: None,
+        }
+    }
+
+    /// Of one that was made in this second.
+    fn made(lease: usize, second: i64) -> Epoch {
+        Epoch {
+            made: Timestamp::from_second(second).ok(),
+            ..epoch(lease)
         }
     }
 
@@ -150,11 +202,55 @@ mod tests {
         for lease in 0..present {
             retired.supersede(now, &epoch(lease), &epoch(lease + 1));
         }
-        let remembered = |now| {
-            let leases = (0..=present).filter(|lease| retired.contains(now, &epoch(*lease)));
-            leases.collect::<Vec<_>>()
+        let mut remembered = |now| {
+            let mut hangs = |lease: &usize| retired.hangs(now, &epoch(present), &epoch(*lease));
+            (0..=present).filter(&mut hangs).collect::<Vec<_>>()
         };
         assert_eq!(remembered(now), (3..present).collect::<Vec<_>>());
         assert_eq!(remembered(now + limits::RETIRED), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn an_older_lease_is_known_by_its_age_and_refused_for_a_while_from_when_it_is_met() {
+        let ours = made(1, 100);
+        for (theirs, hangs) in [
+            (made(2, 99), true),
+            (made(2, 100), false),
+            (made(2, 101), false),
+            (epoch(2), false),
+            (made(1, 99), false),
+        ] {
+            let mut retired = Retired::default();
+            let met = Duration::from_secs(3600);
+            assert_eq!(retired.hangs(met, &ours, &theirs), hangs, "{theirs:?}");
+            assert!(
+                !retired.hangs(met + limits::RETIRED, &ours, &theirs),
+                "it was put back: {theirs:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_superseded_by_a_newer_one_is_refused_however_late_its_manager_wakes_up() {
+        let (older, newer) = (made(1, 100), made(2, 200));
+        let mut retired = Retired::default();
+        retired.supersede(Duration::ZERO, &older, &newer);
+        assert!(retired.hangs(Duration::from_secs(3600), &newer, &older));
+    }
+
+    #[test]
+    fn one_that_was_put_back_supersedes_the_newer_one() {
+        let (older, newer) = (made(1, 100), made(2, 200));
+        let mut retired = Retired::default();
+        let now = Duration::from_secs(7);
+        retired.supersede(now, &newer, &older);
+        assert!(retired.hangs(now, &older, &newer));
+        assert!(!retired.hangs(now + limits::RETIRED, &older, &newer));
+    }
+
+    #[test]
+    fn an_epoch_is_the_same_whether_or_not_it_is_known_when_its_lease_was_made() {
+        assert_eq!(made(1, 100), epoch(1));
+        assert_ne!(made(1, 100), made(2, 100));
     }
 }

@@ -53,6 +53,11 @@ impl Claim {
     }
 }
 
+/// Who claimed what this identity holds.
+pub(crate) fn claimant(identity: &str) -> Option<&str> {
+    identity.rsplit_once('_').map(|(claimant, _)| claimant)
+}
+
 /// What to do about a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -199,6 +204,7 @@ fn epoch_of(lease: &Lease) -> Epoch {
     Epoch {
         lease: lease.metadata.uid.clone().unwrap_or_default(),
         transitions: u64::try_from(transitions).unwrap_or_default(),
+        made: lease.metadata.creation_timestamp.as_ref().map(|time| time.0),
     }
 }
 
@@ -216,6 +222,8 @@ async fn give_up(api: &Api<Lease>, name: &str, identity: &str) -> Result<(), kub
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
     fn held_by(holder: Option<&str>) -> LeaseSpec {
@@ -245,5 +253,18 @@ mod tests {
             (second.lease_transitions, second.holder_identity.as_deref()),
             (Some(1), Some("b"))
         );
+    }
+
+    #[test]
+    fn an_epoch_says_when_its_lease_was_made() {
+        let lease = |second| Lease {
+            metadata: ObjectMeta {
+                uid: Some(format!("uid-{second}")),
+                creation_timestamp: Timestamp::from_second(second).ok().map(Time),
+                ..ObjectMeta::default()
+            },
+            spec: Some(taken(LeaseSpec::default(), "a")),
+        };
+        assert!(epoch_of(&lease(1)).is_of_older_lease_than(&epoch_of(&lease(2))));
     }
 }

@@ -22,6 +22,11 @@ use crate::{
     store::{Store, StoreError, Totals},
 };
 
+/// What it means that the manager had more from this node than its store knows of.
+pub(crate) const OUT_OF_STEP: &str = "the manager does not know this store as it stands: it was put back, or the node was \
+    away for too many deletions, or held what it should not; it was compared with what the node should have, and what \
+    differs is sent";
+
 /// Runs the link until it is told to stop.
 pub async fn run(
     node: String,
@@ -129,13 +134,8 @@ impl link::Store for Linked {
         let holds = self.counted(self.store.apply(batch).await)?;
         let known = position.version;
         if let Some(stored) = self.stands().moved(&position) {
-            tracing::warn!(
-                stored,
-                known,
-                "the manager does not know this store as it stands: it was put back, or the node was away for too many \
-                 deletions, or held what it should not; it was compared with what the node should have, and what differs is \
-                 sent"
-            );
+            self.metrics.store_out_of_step.inc();
+            tracing::warn!(stored, known, "{OUT_OF_STEP}");
         }
         self.metrics.changes_stored.inc_by(changes);
         Ok(holds)
@@ -224,6 +224,7 @@ mod tests {
         let epoch = Epoch {
             lease: "lease".to_owned(),
             transitions: 0,
+            made: None,
         };
         let put = Change::Put(Object {
             key: key.clone(),

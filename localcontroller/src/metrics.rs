@@ -38,6 +38,8 @@ pub struct Metrics {
     pub outbox_bytes: Gauge,
     /// Damaged stores that lie beside the present one.
     pub stores_moved_aside: Gauge,
+    /// How often the manager did not know the store as it stood: it was put back, most likely.
+    pub store_out_of_step: Counter,
 }
 
 /// What became of something.
@@ -72,6 +74,7 @@ impl Default for Metrics {
             outbox_reports: Gauge::default(),
             outbox_bytes: Gauge::default(),
             stores_moved_aside: Gauge::default(),
+            store_out_of_step: Counter::default(),
         };
         metrics.register();
         metrics
@@ -96,6 +99,7 @@ impl Metrics {
             outbox_reports,
             outbox_bytes,
             stores_moved_aside,
+            store_out_of_step,
         } = self;
         registry.register("worker_messages", "Messages of workers", worker_messages.clone());
         registry.register(
@@ -140,6 +144,11 @@ impl Metrics {
             "stores_moved_aside",
             "Damaged stores that lie beside the present one",
             stores_moved_aside.clone(),
+        );
+        registry.register(
+            "store_out_of_step",
+            "How often the manager did not know the store as it stood",
+            store_out_of_step.clone(),
         );
         registry.register("outbox_reports", "Reports in the outbox", outbox_reports.clone());
         registry.register_with_unit("outbox", "Reports in the outbox", Unit::Bytes, outbox_bytes.clone());

@@ -82,6 +82,7 @@ fn position(version: u64) -> Position {
     let epoch = Epoch {
         lease: "lease".to_owned(),
         transitions: 1,
+        made: None,
     };
     Position {
         version,

@@ -235,11 +235,21 @@ async fn an_old_store_put_back_is_brought_up_to_date() {
     for name in 0..50 {
         cloud.declare(edit(name, 1));
     }
-    let told = "the manager does not know this store as it stands";
-    let tells = |log: &[String]| log.iter().any(|line| line.contains(told));
+    let sentence = "the manager does not know this store as it stands: it was put back, ";
+    let told = async |process: Process, times: u32| {
+        let (ready, figures) = (process.get("/readyz").await, process.get("/metrics").await);
+        let log = process.terminate().await;
+        let figure = format!("\nskerry_localcontroller_store_out_of_step_total {times}\n");
+        assert!(figures.contains(&figure), "{figures}");
+        assert!(ready.starts_with("ok\n"), "it takes reports: {ready}");
+        let line = format!("\nstore out of step (1 since the start): {sentence}");
+        assert_eq!(ready.contains(&line), times == 1, "{ready}");
+        assert_eq!(ready.contains(sentence), times == 1, "{ready}");
+        assert_eq!(log.iter().any(|line| line.contains(sentence)), times == 1, "{log:#?}");
+    };
     let process = Process::start(&root, &cloud.address());
     cloud.acknowledged().await;
-    assert!(!tells(&process.terminate().await), "it begins");
+    told(process, 0).await;
     let old = fs::read(root.store_path()).unwrap();
     for name in 0..50 {
         cloud.declare(edit(name, 2));
@@ -247,14 +257,42 @@ async fn an_old_store_put_back_is_brought_up_to_date() {
     cloud.withdraw(&ItemKey::from(job("7")));
     let process = Process::start(&root, &cloud.address());
     cloud.acknowledged().await;
-    assert!(!tells(&process.terminate().await), "it goes on where it was");
+    // It goes on where it was.
+    told(process, 0).await;
     fs::write(root.store_path(), old).unwrap();
     assert_ne!(root.rows().await, cloud.declared());
     let process = Process::start(&root, &cloud.address());
     // An edit that shows when the node is up to date.
     cloud.declare(edit(99, 1));
     cloud.acknowledged().await;
-    let log = process.terminate().await;
-    assert!(tells(&log), "{log:#?}");
+    told(process, 1).await;
+    assert_eq!(root.rows().await, cloud.declared());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_of_another_empty_cluster_deletes_nothing_even_if_it_does_not_ask_where_the_node_belongs() {
+    let root = Root::new();
+    let cloud = Cloud::up().await;
+    for name in 0..50 {
+        cloud.declare(edit(name, 1));
+    }
+    let process = Process::start(&root, &cloud.address());
+    cloud.acknowledged().await;
+    process.kill().await;
+    let held = root.rows().await;
+    assert_eq!(held, cloud.declared());
+
+    let mut stranger = Cloud::of_another_cluster().await;
+    let process = Process::start(&root, &stranger.address());
+    let refused = stranger.done_with().await;
+    process.kill().await;
+    assert_eq!(root.rows().await, held);
+    assert!(refused.is_some_and(|why| why.contains("belongs to cluster")));
+    stranger.stop();
+
+    let process = Process::start(&root, &cloud.address());
+    cloud.declare(edit(7, 2));
+    cloud.acknowledged().await;
+    process.kill().await;
     assert_eq!(root.rows().await, cloud.declared());
 }

@@ -220,12 +220,46 @@ impl Node {
         child.is_some_and(|child| child.try_wait().unwrap().is_none())
     }
 
-    /// What its store holds. The node is killed first: it does not share it.
-    pub fn held(&mut self) -> Datasets {
+    /// Has its store write down, from now on, in which order objects come. The node is killed first: it does not share it.
+    pub fn write_down(&mut self) {
+        // What is deleted has come to its last version.
+        let what = |event: &str, row: &str, generation: &str| {
+            format!(
+                "CREATE TRIGGER came_by_{event} AFTER {event} ON items BEGIN
+                     INSERT INTO came (uid, generation) VALUES ({row}.uid, {generation});
+                 END;"
+            )
+        };
+        let last = i64::MAX.to_string();
+        let came = [
+            "CREATE TABLE came (at INTEGER PRIMARY KEY, uid TEXT NOT NULL, generation INTEGER NOT NULL) STRICT;",
+            &what("INSERT", "new", "new.generation"),
+            &what("UPDATE", "new", "new.generation"),
+            &what("DELETE", "old", &last),
+        ];
+        self.store().execute_batch(&came.concat()).unwrap();
+    }
+
+    /// How many versions came to it since then, and how many of them after a newer one of the same object.
+    pub fn came(&mut self) -> (u64, u64) {
+        let sql = "SELECT count(*), coalesce(sum(before > generation), 0) FROM (
+                       SELECT generation, lag(generation) OVER (PARTITION BY uid ORDER BY at) AS before FROM came
+                   )";
+        let counted = self.store().query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        counted.unwrap()
+    }
+
+    /// Its store. The node is killed first: it does not share it.
+    fn store(&mut self) -> rusqlite::Connection {
         self.kill();
         let path = self.root.join("var/lib/skerry/localcontroller.db");
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let store = rusqlite::Connection::open_with_flags(path, flags).unwrap();
+        rusqlite::Connection::open_with_flags(path, flags).unwrap()
+    }
+
+    /// What its store holds. The node is killed first: it does not share it.
+    pub fn held(&mut self) -> Datasets {
+        let store = self.store();
         let mut rows = store.prepare("SELECT name, uid, body FROM items").unwrap();
         let rows = rows
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))

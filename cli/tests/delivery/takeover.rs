@@ -147,6 +147,12 @@ impl World {
         assert!(leader.leads().await, "{}", last_words(&leader.manager.log));
         standby.manager.start();
         nodes.iter_mut().for_each(Node::start);
+        let there = leader.manager.all_acknowledged(NODES.len() as u64, 0).await;
+        assert!(there, "{}", last_words(&leader.manager.log));
+        for node in &mut nodes {
+            node.write_down();
+            node.start();
+        }
         Self {
             leader,
             standby,
@@ -172,15 +178,15 @@ impl World {
         assert!(self.nodes.iter_mut().all(Node::runs), "{}", self.words());
     }
 
-    /// Ends the nodes, and compares what they hold with what is declared.
+    /// Ends the nodes, and compares what they hold with what is declared; nothing came to them after what is newer.
     async fn compare(&mut self) {
-        let held: Vec<_> = self.nodes.iter_mut().map(Node::held).collect();
-        for (name, held) in NODES.iter().zip(&held) {
+        let held: Vec<_> = self.nodes.iter_mut().map(|node| (node.held(), node.came())).collect();
+        for (name, (held, (came, back))) in NODES.iter().zip(&held) {
             let wanted = declared(&self.datasets, name).await;
             let (wrong, extra) = differences(&wanted, held);
             assert!(
-                !wanted.is_empty() && wrong + extra == 0,
-                "{name}: {wrong} of {} missing or old, {extra} too many\n{}",
+                !wanted.is_empty() && wrong + extra == 0 && *back == 0 && *came >= wanted.len() as u64,
+                "{name}: {wrong} of {} missing or old, {extra} too many, {back} of {came} out of order\n{}",
                 wanted.len(),
                 self.words()
             );

@@ -138,6 +138,7 @@ async fn nothing_is_read_while_the_store_is_behind() {
     let epoch = Epoch {
         lease: "lease".to_owned(),
         transitions: 0,
+        made: None,
     };
     let session = session(Some(Position::start("cluster", epoch.clone())));
     let link = run(session, ByHand(dialled, 4096), store.clone(), signals.clone(), || 0.0);

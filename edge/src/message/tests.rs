@@ -21,7 +21,14 @@ fn epoch() -> Epoch {
     Epoch {
         lease: "0a2f".to_owned(),
         transitions: 7,
+        made: None,
     }
+}
+
+/// The same of a manager that says when its Lease was made.
+fn dated(epoch: Epoch) -> Epoch {
+    let made = Some(Timestamp::from_second(1_700_000_000).unwrap());
+    Epoch { made, ..epoch }
 }
 
 fn row() -> Row {
@@ -63,7 +70,7 @@ fn downstream() -> Vec<Downstream> {
         },
         Downstream::Welcome {
             cluster: "c0ffee".to_owned(),
-            epoch: epoch(),
+            epoch: dated(epoch()),
             start: Start::Digest {
                 chunks: chunk_hashes(&[row()], 2),
             },
@@ -137,7 +144,7 @@ fn upstream() -> Vec<Upstream> {
         Upstream::Hello(hello(None)),
         Upstream::Hello(hello(Some(Position {
             version: 9,
-            ..Position::start("c0ffee", epoch())
+            ..Position::start("c0ffee", dated(epoch()))
         }))),
         Upstream::Rows {
             chunks: vec![0, 3],

@@ -21,6 +21,7 @@ fn epoch(lease: &str, transitions: u64) -> Epoch {
     Epoch {
         lease: lease.to_owned(),
         transitions,
+        made: None,
     }
 }
 
@@ -214,6 +215,33 @@ fn a_lease_that_was_superseded_is_refused_while_its_manager_may_hang_and_taken_a
     link.now = NOW + limits::RETIRED + limits::RECONNECT.1;
     link.dial();
     follow(&mut link, "a");
+}
+
+#[test]
+fn a_manager_of_an_older_lease_is_refused_by_a_node_that_never_met_it_and_taken_where_it_stays() {
+    let made = |epoch: Epoch, second| Epoch {
+        made: jiff::Timestamp::from_second(second).ok(),
+        ..epoch
+    };
+    let older = || digest(made(epoch("b", 9), 100));
+    let deposed = |outputs: &[Output]| refused(outputs).map(|(reason, _)| reason) == Some(RefusedReason::Deposed);
+    // The store does not know yet how old its Lease is: the node of before it did not remember.
+    let mut link = Link::greeting(Some(position(5)));
+    link.frame(welcome("ours", made(epoch("a", 3), 200), Start::Resume {}));
+    assert_eq!(stores(&link.frame(put(7))), [(7, 1)]);
+    link.input(Input::Stored { holds: 1 });
+    let wait = link.cut(0.0);
+    link.now += wait;
+    link.dial();
+    assert!(deposed(&link.frame(older())));
+    let wait = link.cut(0.0);
+    link.now += wait;
+    link.dial();
+    assert!(deposed(&link.frame(older())), "it hangs yet");
+    link.cut(0.0);
+    link.now += limits::RETIRED;
+    link.dial();
+    assert_eq!(link.frame(older()), [Output::ReadRows], "somebody has put it back");
 }
 
 #[test]

@@ -3,11 +3,9 @@
 //! Decides nothing of either protocol; only how fast an agent is told, when its connection is given up, and when nothing is
 //! read of it.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+mod agents;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use axum::extract::ws::{Message, WebSocket};
 use jiff::Timestamp;
@@ -17,6 +15,9 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
+
+pub use agents::Agents;
+use agents::Entry;
 
 use super::{
     agent::{Agent, Room},
@@ -34,8 +35,8 @@ use crate::{
 /// The version that sessions of agents have.
 pub const AGENT: &str = "sedna";
 
-/// Between two messages to an agent. It handles each by itself, at once and without a lock, so that two that come together
-/// can crash it, and an object's deletion can overtake its insertion.
+/// From when an agent has read a message to the next one. It handles each by itself, at once and without a lock, so that two
+/// that come together can crash it, and an object's deletion can overtake its insertion.
 const PACE: Duration = Duration::from_millis(50);
 
 /// How long the hub is given to take up a session. Then the agent is sent away, and comes back by itself.
@@ -43,30 +44,6 @@ const TAKEN_UP: Duration = Duration::from_secs(30);
 
 /// Bytes of a message of an agent: the largest report, in base64.
 pub const MAX_MESSAGE: usize = limits::MAX_REPORT / 3 * 4 + 4096;
-
-/// How long an agent that has gone is remembered: over a night without the site's link. One that comes later is told
-/// everything as if it were new, and may hold what was deleted meanwhile until it is restarted.
-const REMEMBERED: Duration = Duration::from_secs(12 * 60 * 60);
-
-/// The agents, by node. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Agents(Arc<Mutex<HashMap<String, Arc<Entry>>>>);
-
-#[derive(Debug)]
-struct Entry {
-    state: Mutex<Turn>,
-    /// Notified when there is room for another report.
-    room: Notify,
-}
-
-/// An agent, and which of its connections is the present one.
-#[derive(Debug)]
-struct Turn {
-    agent: Agent,
-    number: u64,
-    /// Since when it has been gone.
-    gone: Option<Instant>,
-}
 
 /// Why a gateway's session ends.
 #[derive(Debug, Error)]
@@ -88,62 +65,7 @@ pub trait Ear: Send + Sync {
     fn gave_up(&self, node: &str, count: u64);
 }
 
-impl Agents {
-    fn connected(&self, node: &str) -> (Arc<Entry>, u64) {
-        let mut agents = self.lock();
-        // Whenever one comes is often enough: what is kept of all is bounded.
-        let now = Instant::now();
-        agents.retain(|_, entry| entry.lock().gone.is_none_or(|gone| now < gone + REMEMBERED));
-        let entry = agents
-            .entry(node.to_owned())
-            .or_insert_with(|| {
-                let agent = Agent::new(format!("{:032x}", rand::random::<u128>()));
-                Arc::new(Entry {
-                    state: Mutex::new(Turn {
-                        agent,
-                        number: 0,
-                        gone: None,
-                    }),
-                    room: Notify::new(),
-                })
-            })
-            .clone();
-        let mut state = entry.lock();
-        state.number += 1;
-        state.gone = None;
-        state.agent.connected();
-        let turn = state.number;
-        drop(state);
-        (entry, turn)
-    }
-
-    fn disconnected(&self, node: &str, turn: u64) {
-        let mut agents = self.lock();
-        let Some(entry) = agents.get(node) else { return };
-        let mut state = entry.lock();
-        if state.number != turn {
-            return;
-        }
-        let forget = !state.agent.disconnected();
-        state.gone = Some(Instant::now());
-        drop(state);
-        if forget {
-            agents.remove(node);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Entry {
-    fn lock(&self) -> MutexGuard<'_, Turn> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What a session wants the agent to be told; answered when it is written.
+/// What a session wants the agent to be told; answered when it has read it.
 type Order = (Vec<Envelope>, oneshot::Sender<()>);
 
 /// The agent, as its session sees it: a store that holds what the agent was told.
@@ -173,11 +95,8 @@ impl Store for Told {
         let (told, holds) = self.agent(|agent| (agent.apply(Timestamp::now(), batch), agent.holds()))?;
         // What was said of these before they were told.
         self.outbox.notify_one();
-        let (written, wait) = oneshot::channel();
-        self.orders
-            .send((told, written))
-            .await
-            .map_err(|_| Gone::Disconnected)?;
+        let (taken, wait) = oneshot::channel();
+        self.orders.send((told, taken)).await.map_err(|_| Gone::Disconnected)?;
         wait.await.map_err(|_| Gone::Disconnected)?;
         Ok(holds)
     }
@@ -237,7 +156,9 @@ pub async fn serve(wire: WebSocket, node: String, agents: Agents, dialer: PipeDi
         node: &node,
         ear,
         queue: VecDeque::new(),
-        written: None,
+        taken: None,
+        told: 0,
+        read: 0,
         send_at: now,
         heard: now,
         ping_at: now + limits::PING_AFTER,
@@ -277,8 +198,12 @@ struct Gateway<'a> {
     node: &'a str,
     ear: &'a dyn Ear,
     queue: VecDeque<Envelope>,
-    /// Told when the queue is empty.
-    written: Option<oneshot::Sender<()>>,
+    /// Told when the agent has read all of the queue.
+    taken: Option<oneshot::Sender<()>>,
+    /// How many messages were written over this connection.
+    told: u64,
+    /// How many of them the agent has read: it reads in order, and its WebSocket library answers a ping as it is read.
+    read: u64,
     send_at: Instant,
     heard: Instant,
     ping_at: Instant,
@@ -297,6 +222,10 @@ impl Gateway<'_> {
                 self.ear.gave_up(self.node, given_up);
             }
             let full = full_until.is_some();
+            if full {
+                // Nothing is heard of what it has read, then, and what it reports is to hold up nothing that it is told.
+                self.has_read(self.told);
+            }
             tokio::select! {
                 changed = self.state.changed() => {
                     if changed.is_err() || over(&self.state.borrow_and_update()) {
@@ -304,20 +233,16 @@ impl Gateway<'_> {
                     }
                 }
                 () = sleep_until(up_until), if !live => return "the manager did not take it up",
-                ordered = self.ordered.recv(), if self.written.is_none() => {
-                    let Some((envelopes, written)) = ordered else { return "its session is over" };
+                ordered = self.ordered.recv(), if self.taken.is_none() => {
+                    let Some((envelopes, taken)) = ordered else { return "its session is over" };
                     self.queue.extend(envelopes);
-                    self.written = Some(written);
-                    self.report_written();
+                    self.taken = Some(taken);
+                    self.report_read();
                 }
-                () = sleep_until(self.send_at), if !self.queue.is_empty() => {
-                    if let Some(envelope) = self.queue.pop_front()
-                        && let Err(why) = self.write(Message::Text(envelope.encode().into())).await
-                    {
+                () = sleep_until(self.send_at), if !self.queue.is_empty() && self.read == self.told => {
+                    if let Err(why) = self.tell().await {
                         return why;
                     }
-                    self.send_at = Instant::now() + PACE;
-                    self.report_written();
                 }
                 () = self.entry.room.notified(), if full => {}
                 () = sleep_until(full_until.unwrap_or(self.ping_at)), if full => {}
@@ -338,7 +263,7 @@ impl Gateway<'_> {
                         return "it has fallen silent";
                     }
                     self.ping_at = now + limits::PING_AFTER;
-                    if let Err(why) = self.write(Message::Ping(Vec::new().into())).await {
+                    if let Err(why) = self.ping().await {
                         return why;
                     }
                 }
@@ -346,12 +271,39 @@ impl Gateway<'_> {
         }
     }
 
-    fn report_written(&mut self) {
+    /// Tells the next of what is to be told.
+    async fn tell(&mut self) -> Result<(), &'static str> {
+        if let Some(envelope) = self.queue.pop_front() {
+            self.write(Message::Text(envelope.encode().into())).await?;
+            self.told += 1;
+            self.send_at = Instant::now() + PACE;
+            self.ping().await?;
+        }
+        Ok(())
+    }
+
+    /// Asks how much it has read.
+    async fn ping(&mut self) -> Result<(), &'static str> {
+        let told = self.told.to_be_bytes().to_vec();
+        self.write(Message::Ping(told.into())).await
+    }
+
+    /// It has read so many messages. One that is not told yet it cannot have read.
+    fn has_read(&mut self, told: u64) {
+        if self.read < told && told <= self.told {
+            self.read = told;
+            self.send_at = Instant::now() + PACE;
+            self.report_read();
+        }
+    }
+
+    fn report_read(&mut self) {
         if self.queue.is_empty()
-            && let Some(written) = self.written.take()
+            && self.read == self.told
+            && let Some(taken) = self.taken.take()
         {
             // The session may have ended meanwhile.
-            let _ = written.send(());
+            let _ = taken.send(());
         }
     }
 
@@ -372,7 +324,13 @@ impl Gateway<'_> {
         self.heard = Instant::now();
         let text = match message {
             Message::Text(text) => text.as_str(),
-            Message::Ping(_) | Message::Pong(_) => return true,
+            Message::Pong(answer) => {
+                if let Ok(told) = answer.as_ref().try_into().map(u64::from_be_bytes) {
+                    self.has_read(told);
+                }
+                return true;
+            }
+            Message::Ping(_) => return true,
             Message::Binary(_) => "",
             Message::Close(_) => return false,
         };

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use serde_json::json;
 use skerry_edge::{
     Credential, Epoch, Item, Object, ObjectKey, Report, ReportPayload,
@@ -42,8 +43,8 @@ pub(crate) struct World {
     trusts_position: bool,
     session: Session,
     boots: u64,
-    /// Until when a Lease that was superseded is not to be heard again. Of one that it has not heard of, nor lately,
-    /// the node cannot tell that it is the older.
+    /// Until when a Lease that was superseded, or that is known to be older, is not to be heard. Of another that it has not
+    /// heard of, nor lately, the node cannot tell that it is the older.
     left: BTreeMap<String, Duration>,
     orders: VecDeque<Order>,
     reports: u64,
@@ -79,8 +80,22 @@ fn server(cluster: &str, lease: u64, transitions: u64) -> Server {
         epoch: Epoch {
             lease: format!("lease-{lease}"),
             transitions,
+            made: made(lease),
         },
     }
+}
+
+/// When a Lease was made: one after the other, but for two within a second, one of whose holder does not say, and one by a
+/// server whose clock is behind.
+fn made(lease: u64) -> Option<Timestamp> {
+    let second = match lease {
+        0 => 100,
+        1 | 2 => 110,
+        3 => return None,
+        4 => 105,
+        later => 100 + 10 * i64::try_from(later).unwrap(),
+    };
+    Timestamp::from_second(second).ok()
 }
 
 impl World {

@@ -205,6 +205,10 @@ impl Door {
         let state = self.hub.shared.state.lock();
         state.may_stand_in(AGENT, name).map_err(proves)?;
         drop(state);
+        if self.agents.just_connected(name) {
+            let why = format!("an agent of node {name} has connected a moment ago: come again");
+            return Err(("again", StatusCode::SERVICE_UNAVAILABLE, why));
+        }
         let room = self.rooms.take(&self.hub, name).map_err(|whose| {
             let why = format!("as many old agents are connected as may be{whose}: come again");
             ("agents", StatusCode::TOO_MANY_REQUESTS, why)

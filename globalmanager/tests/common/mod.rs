@@ -7,6 +7,7 @@ pub(crate) fn first_term() -> Server {
     let epoch = Epoch {
         lease: "lease".to_owned(),
         transitions: 0,
+        made: None,
     };
     Server {
         cluster: "cluster".to_owned(),

@@ -122,6 +122,7 @@ impl Node {
         let epoch = Epoch {
             lease: "l".to_owned(),
             transitions: 0,
+            made: None,
         };
         let position = Position {
             version: self.version,

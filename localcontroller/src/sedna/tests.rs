@@ -159,6 +159,7 @@ async fn what_was_stored_is_compared_by_the_next_manager_of_ours() {
     let epoch = Epoch {
         lease: "lease".to_owned(),
         transitions: 0,
+        made: None,
     };
     let position = Position::start("cluster", epoch);
     let batch = Batch {

@@ -47,11 +47,14 @@ fn try_open(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
-    // Exclusive: one process alone, and no shared memory file. Full: a commit is on the disk when it returns.
-    // The caches are small because a node has little memory and the store little to look up.
+    // Exclusive: one process alone, and no shared memory file.
+    connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
+    // Before anything is written, as the mode of the journal is, and before anything counts as damage.
+    schema::missing(&connection, path, schema::STEPS)?;
+    // Full: a commit is on the disk when it returns. The caches are small because a node has little memory and the store
+    // little to look up.
     connection.execute_batch(
-        "PRAGMA locking_mode = EXCLUSIVE;
-         PRAGMA journal_mode = WAL;
+        "PRAGMA journal_mode = WAL;
          PRAGMA synchronous = FULL;
          PRAGMA journal_size_limit = 4194304;
          PRAGMA cache_size = -512;

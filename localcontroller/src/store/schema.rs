@@ -2,7 +2,9 @@
 //!
 //! `user_version` counts the steps that were taken. A step is never edited once it was released; a new one is added.
 
-use rusqlite::{Connection, Transaction};
+use std::path::Path;
+
+use rusqlite::Connection;
 
 use super::error::StoreError;
 
@@ -45,27 +47,40 @@ pub(super) const STEPS: &[&str] = &[
     ",
 ];
 
-/// Takes the steps that are missing, all or none of them.
-pub(super) fn migrate(connection: &mut Connection, path: &std::path::Path, steps: &[&str]) -> Result<(), StoreError> {
-    let read = |transaction: &Transaction<'_>, name: &str| -> Result<i64, rusqlite::Error> {
-        transaction.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+/// The steps that are missing, where the tables are ours to change. Reads of one that is ours no more than the head of the
+/// file: what stands in the schema of a newer release, our SQLite may not even understand, and would call damaged.
+pub(super) fn missing<'a>(
+    connection: &Connection,
+    path: &Path,
+    steps: &'a [&'a str],
+) -> Result<&'a [&'a str], StoreError> {
+    let read = |name: &str| -> Result<i64, rusqlite::Error> {
+        connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
     };
-    let transaction = connection.transaction()?;
-    let application = read(&transaction, "application_id")?;
-    let found = read(&transaction, "user_version")?;
-    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if application != APPLICATION_ID && (application != 0 || tables != 0) {
-        return Err(StoreError::Foreign { path: path.to_owned() });
+    let application = read("application_id")?;
+    if application != APPLICATION_ID {
+        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if application != 0 || tables != 0 {
+            return Err(StoreError::Foreign { path: path.to_owned() });
+        }
     }
-    let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
+    let found = read("user_version")?;
     let missing = usize::try_from(found).ok().and_then(|taken| steps.get(taken..));
-    let Some(missing) = missing else {
-        return Err(StoreError::Newer {
-            path: path.to_owned(),
-            found,
-            known,
-        });
-    };
+    missing.ok_or_else(|| StoreError::Newer {
+        path: path.to_owned(),
+        found,
+        known: version_of(steps),
+    })
+}
+
+fn version_of(steps: &[&str]) -> i64 {
+    i64::try_from(steps.len()).unwrap_or(i64::MAX)
+}
+
+/// Takes the steps that are missing, all or none of them.
+pub(super) fn migrate(connection: &mut Connection, path: &Path, steps: &[&str]) -> Result<(), StoreError> {
+    let transaction = connection.transaction()?;
+    let missing = missing(&transaction, path, steps)?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -73,14 +88,12 @@ pub(super) fn migrate(connection: &mut Connection, path: &std::path::Path, steps
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", known)?;
+    transaction.pragma_update(None, "user_version", version_of(steps))?;
     Ok(transaction.commit()?)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn version(connection: &Connection) -> i64 {

@@ -33,6 +33,7 @@ pub use self::{
     serve::{Caller, Port},
 };
 use crate::{
+    link::OUT_OF_STEP,
     metrics::{Metrics, Outcome},
     store::{Admission, NewReport, Store, StoreError},
 };
@@ -243,6 +244,10 @@ async fn readyz(State(api): State<Api>) -> Response {
         let lost = "what it had not delivered is only there";
         // Writing to a text cannot fail.
         let _ = writeln!(text, "a damaged store was moved to {}: {lost}", aside.display());
+    }
+    let times = api.metrics.store_out_of_step.get();
+    if times > 0 {
+        let _ = writeln!(text, "store out of step ({times} since the start): {OUT_OF_STEP}");
     }
     (status, text).into_response()
 }

@@ -86,6 +86,7 @@ impl Fixture {
         let epoch = skerry_edge::Epoch {
             lease: "l".to_owned(),
             transitions: 0,
+            made: None,
         };
         let batch = Batch {
             changes: vec![Change::Put(object)],

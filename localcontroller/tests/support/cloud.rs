@@ -11,7 +11,7 @@ use std::{
 
 use skerry_edge::{
     Downstream, Epoch, Item, ItemKey, ReportResult, Row, Upstream,
-    cloud::{Input, Node, Output, Peer, Server, Session, Verdict},
+    cloud::{End, Input, Node, Output, Peer, Server, Session, Verdict},
     message::{Received, Start},
     report::Report,
     transport::{
@@ -52,6 +52,10 @@ struct State {
     declared: BTreeMap<ItemKey, Item>,
     reports: Vec<Report>,
     gaps: u64,
+    /// Whether it asks nodes where they belong.
+    checks: bool,
+    /// Why the node has refused the manager.
+    refused: Option<String>,
     /// Of the present run of the manager.
     run: CancellationToken,
 }
@@ -66,6 +70,7 @@ impl Cloud {
                 epoch: Epoch {
                     lease: "lease".to_owned(),
                     transitions: 0,
+                    made: None,
                 },
             },
             node: Node::default(),
@@ -73,6 +78,8 @@ impl Cloud {
             declared: BTreeMap::new(),
             reports: Vec::new(),
             gaps: 0,
+            checks: true,
+            refused: None,
             run: CancellationToken::new(),
         };
         let shared = Shared {
@@ -91,6 +98,18 @@ impl Cloud {
     /// A cluster whose manager is up.
     pub async fn up() -> Self {
         let mut cloud = Self::new().await;
+        cloud.start().await;
+        cloud
+    }
+
+    /// Another cluster, with nothing declared, whose manager is up and takes any node for one of its own.
+    pub async fn of_another_cluster() -> Self {
+        let mut cloud = Self::new().await;
+        {
+            let mut state = cloud.shared.lock();
+            "another".clone_into(&mut state.server.cluster);
+            state.checks = false;
+        }
         cloud.start().await;
         cloud
     }
@@ -175,6 +194,16 @@ impl Cloud {
         .await;
     }
 
+    /// Returns once the node has refused the manager, with why, or has acknowledged all that is declared.
+    pub async fn done_with(&self) -> Option<String> {
+        let acknowledged = |state: &State| state.synced && state.node.objects.counts().unacked == 0;
+        self.until("the node to take it or leave it", |state| {
+            state.refused.is_some() || acknowledged(state)
+        })
+        .await;
+        self.shared.lock().refused.clone()
+    }
+
     /// Returns once the node has reported what satisfies this.
     pub async fn reported(&self, what: impl Fn(&[Report]) -> bool) {
         self.until("reports", |state| what(&state.reports)).await;
@@ -223,8 +252,16 @@ impl Shared {
         let mut changed = self.changed.subscribe();
         let (mut session, outputs, run) = {
             let mut state = self.lock();
-            let State { server, node, run, .. } = &mut *state;
-            server.check(&peer, &hello).unwrap();
+            let State {
+                server,
+                node,
+                run,
+                checks,
+                ..
+            } = &mut *state;
+            if *checks {
+                server.check(&peer, &hello).unwrap();
+            }
             let (session, outputs) = Session::start(self.origin.elapsed(), number, server, &peer, hello, node);
             (session, outputs, run.clone())
         };
@@ -262,7 +299,13 @@ impl Shared {
                     socket.send(frame);
                 }
                 Output::Ping => socket.ping(),
-                Output::Close { end: _, cause } => eprintln!("the manager ends a session: {cause}"),
+                Output::Close { end, cause } => {
+                    eprintln!("the manager ends a session: {cause}");
+                    if end == End::RefusedByNode {
+                        self.lock().refused = Some(cause);
+                        self.changed.send_replace(());
+                    }
+                }
                 Output::Report(report) => {
                     let mut state = self.lock();
                     let done = Verdict::Done(ReportResult::Accepted {});

@@ -122,6 +122,14 @@ impl Process {
         workers.expect("the local controller has ended").clone().unwrap()
     }
 
+    /// What it answers under this path.
+    pub async fn get(&self, path: &str) -> String {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = format!("http://{}{path}", self.workers().await);
+        let answer = reqwest::get(url).await.unwrap();
+        answer.text().await.unwrap()
+    }
+
     /// Posts a worker's message; whether it was taken.
     pub async fn post(&self, worker: &str, message: &Value) -> bool {
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -154,6 +154,7 @@ pub(crate) fn term() -> Server {
     let epoch = Epoch {
         lease: "lease".to_owned(),
         transitions: 0,
+        made: None,
     };
     Server {
         cluster: "cluster".to_owned(),

@@ -197,6 +197,7 @@ fn batch(generation: i64) -> Batch {
     let epoch = Epoch {
         lease: "lease".to_owned(),
         transitions: 0,
+        made: None,
     };
     Batch {
         changes: vec![

@@ -25,6 +25,7 @@ fn server() -> Server {
         epoch: Epoch {
             lease: "lease".to_owned(),
             transitions: 3,
+            made: None,
         },
     }
 }

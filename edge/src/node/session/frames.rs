@@ -108,7 +108,13 @@ impl Session {
         })?;
         match (start, &self.position, standing) {
             (Start::Resume {}, Some(position), Some(Standing::Same)) => {
-                let (base, inbox) = (position.clone(), Inbox::starting_at(position.version));
+                let inbox = Inbox::starting_at(position.version);
+                // The store may be of a node that did not remember when the Lease was made.
+                let epoch = epoch.clone();
+                let base = Position {
+                    epoch,
+                    ..position.clone()
+                };
                 self.live(now, base, inbox);
                 Ok(())
             }
@@ -131,12 +137,12 @@ impl Session {
     }
 
     /// What the manager is to this node; none where the node belongs nowhere yet.
-    fn judge(&self, now: Duration, cluster: &str, epoch: &Epoch) -> Result<Option<Standing>, Fenced> {
+    fn judge(&mut self, now: Duration, cluster: &str, epoch: &Epoch) -> Result<Option<Standing>, Fenced> {
         let Some(position) = &self.position else {
             return Ok(None);
         };
         let standing = position.judge(cluster, epoch)?;
-        if self.retired.contains(now, epoch) {
+        if self.retired.hangs(now, &position.epoch, epoch) {
             return Err(Fenced::Deposed {
                 ours: position.epoch.clone(),
                 theirs: epoch.clone(),

@@ -1,6 +1,6 @@
 //! Which agents are remembered.
 
-use super::*;
+use super::{agents::REMEMBERED, *};
 use crate::{Epoch, Object, ObjectKey, Position, ReportPayload, node::Change, sedna::envelope::Said};
 
 /// As much as may be under way is written before the hub takes the agent for stuck: two messages for each change at most.
@@ -8,7 +8,11 @@ const _: () = assert!(2 * limits::WINDOW_OF_AGENT as u128 * PACE.as_millis() < l
 
 fn epoch(transitions: u64) -> Epoch {
     let lease = "l".to_owned();
-    Epoch { lease, transitions }
+    Epoch {
+        lease,
+        transitions,
+        made: None,
+    }
 }
 
 fn placed(epoch: Epoch) -> Batch {
@@ -76,6 +80,7 @@ fn a_figure_that_was_not_answered_is_worth_nothing_once_another_manager_has_led(
     let another = Epoch {
         lease: "m".to_owned(),
         transitions: 6,
+        made: None,
     };
     assert_eq!(owed_to(&mut agent, another), 1, "who held another Lease is not known");
 }

@@ -1,5 +1,6 @@
 //! The words of the old protocol, and what an agent is told.
 
+mod lines;
 mod room;
 mod told;
 
@@ -53,6 +54,7 @@ fn batch(changes: Vec<Change>) -> Batch {
     let epoch = Epoch {
         lease: "l".to_owned(),
         transitions: 0,
+        made: None,
     };
     Batch {
         changes,

@@ -71,25 +71,22 @@ impl World {
         self.node(Input::Connected);
     }
 
-    /// Whether the node can tell that a manager is deposed: by the terms of a Lease that it knows. A Lease that was made
-    /// anew before the node ever met its holder looks like a new one; its holder is given up by itself within seconds.
+    /// Whether the node can tell that a manager is deposed.
     fn would_know(&self, manager: usize) -> bool {
-        let Some(position) = &self.disk.position else {
-            return true;
-        };
-        let known = |lease: &String| {
-            *lease == position.epoch.lease || self.left.get(lease).is_some_and(|until| self.now < *until)
-        };
-        self.managers
-            .get(manager)
-            .is_some_and(|manager| known(&manager.server.epoch.lease))
+        let epoch = self.managers.get(manager).map(|manager| &manager.server.epoch);
+        let at = self.disk.position.as_ref().zip(epoch);
+        at.is_none_or(|(at, epoch)| self.knows(at, epoch))
     }
 
     pub(super) fn deliver_down(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         if let Some(text) = connection.down.pop_front() {
-            connection.last_down = Some(text.clone());
-            self.node(Input::Frame(Downstream::decode(&text)));
+            let first = connection.last_down.replace(text.clone()).is_none();
+            let frame = Downstream::decode(&text);
+            if let (true, Ok(Received::Message(Downstream::Welcome { epoch, .. }))) = (first, &frame) {
+                self.meet(epoch);
+            }
+            self.node(Input::Frame(frame));
         } else if connection.closed {
             self.cut(true);
         }

@@ -77,6 +77,23 @@ impl World {
         }
     }
 
+    /// Whether a node that stands here knows of a manager of another epoch whether it is the older: by the terms of a Lease
+    /// that it knows, by the age of Leases, or because it has lately seen that one superseded. One that is older and stays is
+    /// given up by itself within seconds, or else was put back.
+    pub(super) fn knows(&self, at: &Position, epoch: &Epoch) -> bool {
+        let left = self.left.get(&epoch.lease).map(|until| self.now < *until);
+        epoch.lease == at.epoch.lease || left.unwrap_or_else(|| epoch.is_of_older_lease_than(&at.epoch))
+    }
+
+    /// The node meets a manager of this epoch.
+    pub(super) fn meet(&mut self, epoch: &Epoch) {
+        let at = self.disk.position.as_ref();
+        if at.is_some_and(|at| epoch.is_of_older_lease_than(&at.epoch)) {
+            let until = self.now + limits::RETIRED;
+            self.left.entry(epoch.lease.clone()).or_insert(until);
+        }
+    }
+
     fn is_storing(&self) -> bool {
         self.orders.iter().any(|order| matches!(order, Order::Store(_)))
     }
@@ -117,21 +134,19 @@ impl World {
             .find(|manager| manager.server.epoch == position.epoch);
         let manager = manager.expect("every epoch is a manager's");
         assert_eq!(manager.server.cluster, "ours", "nothing of another cluster is stored");
-        if let Some(before) = self.disk.position.as_ref().filter(|_| self.trusts_position) {
+        if let Some(before) = &self.disk.position {
             let rank = |epoch: &Epoch| self.managers.iter().position(|manager| manager.server.epoch == *epoch);
-            let lease = &position.epoch.lease;
-            let told = *lease == before.epoch.lease || self.left.get(lease).is_some_and(|until| self.now < *until);
             let older = rank(&position.epoch) < rank(&before.epoch);
+            let told = self.trusts_position && self.knows(before, &position.epoch);
             assert!(!(older && told), "nothing of a deposed manager is stored");
-            if *lease != before.epoch.lease {
+            assert!(
+                !self.trusts_position || changes.is_empty() || position.version > manager.acked,
+                "nothing that was acknowledged is stored again"
+            );
+            let lease = &position.epoch.lease;
+            self.left.retain(|left, until| self.now < *until && left != lease);
+            if *lease != before.epoch.lease && !before.epoch.is_of_older_lease_than(&position.epoch) {
                 self.left.insert(before.epoch.lease.clone(), self.now + limits::RETIRED);
-                self.left.remove(lease);
-            }
-            if !changes.is_empty() {
-                assert!(
-                    position.version > manager.acked,
-                    "nothing that was acknowledged is stored again"
-                );
             }
         }
         for change in changes {

@@ -183,7 +183,11 @@ impl Cluster {
     /// Begins this term, likewise.
     pub(super) fn lead_in(&self, transitions: u64, reports: impl FnOnce(Engine) -> Arc<dyn Reports>) {
         let (cluster, lease) = ("c".to_owned(), "l".to_owned());
-        let epoch = Epoch { lease, transitions };
+        let epoch = Epoch {
+            lease,
+            transitions,
+            made: None,
+        };
         self.hub.lead(Server { cluster, epoch }, reports(self.engine.clone()));
     }
 

@@ -15,6 +15,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use serde_json::json;
@@ -200,6 +201,9 @@ async fn manager(cluster: Shared<Cluster>, seed: u64) -> turmoil::Result {
         let epoch = Epoch {
             lease: format!("lease-{}", cluster.lease),
             transitions: cluster.term,
+            made: i64::try_from(cluster.lease)
+                .ok()
+                .and_then(|second| Timestamp::from_second(second).ok()),
         };
         (random(seed ^ (cluster.term << 32)), epoch)
     };

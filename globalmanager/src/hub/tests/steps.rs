@@ -59,6 +59,7 @@ fn server(transitions: u64) -> Server {
         epoch: Epoch {
             lease: "l".to_owned(),
             transitions,
+            made: None,
         },
     }
 }

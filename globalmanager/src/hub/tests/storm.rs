@@ -65,7 +65,11 @@ async fn of_nodes_that_come_all_at_once_each_has_its_turn_and_all_are_in_soon() 
     const NODES: usize = 3_000;
     let hub = Hub::with_jitter(|| 0.0);
     let (cluster, lease) = ("c".to_owned(), "l".to_owned());
-    let epoch = Epoch { lease, transitions: 0 };
+    let epoch = Epoch {
+        lease,
+        transitions: 0,
+        made: None,
+    };
     hub.lead(Server { cluster, epoch }, Arc::new(NoReports));
     let (dialer, taken) = pipes();
     let serving = hub.clone();

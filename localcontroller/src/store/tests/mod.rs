@@ -46,6 +46,7 @@ fn position(version: u64) -> Position {
     let epoch = Epoch {
         lease: "lease".to_owned(),
         transitions: 3,
+        made: None,
     };
     Position {
         version,

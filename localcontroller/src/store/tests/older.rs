@@ -1,4 +1,4 @@
-//! Stores of releases before, and what is given up because of its age.
+//! Stores of releases before and after this one and of other programs, and what is given up because of its age.
 
 use std::{
     fs,
@@ -9,10 +9,11 @@ use std::{
     time::Duration,
 };
 
+use rusqlite::Connection;
 use skerry_edge::node::Outgoing;
 
 use super::{
-    super::{OutboxLimits, Store, age::METRICS},
+    super::{OutboxLimits, Store, StoreError, age::METRICS},
     Home, event, home, key, metrics, open, position, round,
 };
 
@@ -48,6 +49,65 @@ async fn a_store_of_the_first_version_is_taken_over_with_all_that_it_held() {
     let store = open(&home).await;
     store.push(event("images", "new")).await.unwrap();
     assert_eq!(store.fetch(0, 10).await.unwrap().first().map(Outgoing::seq), Some(5));
+}
+
+/// Opens the store of `home` with an error, by which nothing has changed beside it or in it.
+async fn refused(home: &Home) -> StoreError {
+    let bytes = fs::read(&home.path).unwrap();
+    let error = Store::open(&home.path, OutboxLimits::default()).await.unwrap_err();
+    assert!(fs::read(&home.path).unwrap() == bytes, "the file was changed: {error}");
+    let beside = fs::read_dir(home.path.parent().unwrap()).unwrap();
+    assert_eq!(beside.count(), 1, "{error}");
+    error
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_release_is_refused_and_left_as_it_is() {
+    for also in [
+        "",
+        "CREATE TABLE later (x INTEGER)",
+        // A statement that our SQLite does not know: to it the schema is malformed.
+        "PRAGMA writable_schema = ON;
+         INSERT INTO sqlite_schema VALUES ('table', 'later', 'later', 0, 'CREATE TABLE later OF ANOTHER KIND (x)')",
+    ] {
+        let home = home();
+        let store = open(&home).await;
+        store.push(event("a", "x")).await.unwrap();
+        store.close().await;
+        let newer = Connection::open(&home.path).unwrap();
+        newer.execute_batch(also).unwrap();
+        newer.pragma_update(None, "user_version", 99).unwrap();
+        newer.close().unwrap();
+        let error = refused(&home).await;
+        assert!(
+            matches!(
+                error,
+                StoreError::Newer {
+                    found: 99,
+                    known: 2,
+                    ..
+                }
+            ),
+            "{also}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_refused_and_left_as_it_is() {
+    for made in [
+        "CREATE TABLE resources (id INTEGER)",
+        "PRAGMA application_id = 7",
+        "PRAGMA journal_mode = WAL; CREATE TABLE resources (id INTEGER); PRAGMA user_version = 2",
+    ] {
+        let home = home();
+        fs::create_dir_all(home.path.parent().unwrap()).unwrap();
+        let other = Connection::open(&home.path).unwrap();
+        other.execute_batch(made).unwrap();
+        other.close().unwrap();
+        let error = refused(&home).await;
+        assert!(matches!(error, StoreError::Foreign { .. }), "{made}: {error}");
+    }
 }
 
 /// A clock that is set by hand, as one that counts from each opening.

@@ -38,6 +38,7 @@ async fn upgraded(mut io: DuplexStream) -> SednaLc {
 async fn one_that_is_let_in_terms_before_its_upgrade_ends_belongs_to_the_present_one() {
     let (cluster, dialer) = world(OldAgents::default()).await;
     let mut lc = SednaLc::up_to_date(&dialer).await;
+    lc.settle().await;
     let writes = Match::writes().resource("datasets").subresource("status");
     let away = cluster.api.faults().inject(writes, Fault::InternalError);
     lc.report("dataset", "d", &json!({"numberOfSamples": 9})).await;
