@@ -1,6 +1,9 @@
-//! `skerry nodes`: who has joined over the edge link, who may, and who may no more.
+//! `skerry nodes`: who is there on the edge link and how it stands, who may join it, and who may no more.
+//!
+//! Those that have joined are read from their `EdgeNode`s, whose status is there also when the manager is not; of all others
+//! the manager alone knows, so it is asked.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
@@ -8,9 +11,13 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use skerry_crds::skerry::v1alpha1::Session;
-use skerry_globalmanager::identity::{
-    IdentityError,
-    operator::{self, NodeRow},
+use skerry_edge::limits::MAX_NAME;
+use skerry_globalmanager::{
+    hub::NodeStatus,
+    identity::{
+        IdentityError,
+        operator::{self, NodeRow},
+    },
 };
 
 use crate::failure::{Failure, print};
@@ -26,6 +33,9 @@ pub(crate) struct Args {
     /// The manager's namespace
     #[arg(short, long, default_value = "sedna", global = true)]
     namespace: String,
+    /// Where the manager serves /nodes, if it is no pod of the chart: its adminAddress
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin_address: Option<SocketAddr>,
 }
 
 #[derive(clap::Subcommand)]
@@ -62,13 +72,26 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         command,
         kubeconfig,
         namespace,
+        admin_address,
     } = args;
     let client = connect(kubeconfig).await?;
     match command {
         None => {
-            let nodes = operator::list(&client, &namespace)
+            let mut nodes = operator::list(&client, &namespace)
                 .await
                 .map_err(|error| failure(&error))?;
+            let known = match admin_address {
+                Some(address) => ask(address).await,
+                None => operator::ask_leader(&client, &namespace)
+                    .await
+                    .map_err(|error| error.to_string()),
+            };
+            match known {
+                Ok(known) => nodes = operator::with_others(nodes, &known, Timestamp::now()),
+                Err(why) => eprintln!(
+                    "only nodes that have joined over TLS are listed, since the manager cannot be asked: {why}"
+                ),
+            }
             print(&table(&nodes))
         }
         Some(Command::JoinToken { node, expires }) => {
@@ -82,6 +105,17 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             print(&format!("{node}: what it got before {before} is revoked\n"))
         }
     }
+}
+
+/// What the manager with this admin address knows of nodes.
+async fn ask(address: SocketAddr) -> Result<Vec<NodeStatus>, String> {
+    let asked = async {
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let answer = client.get(format!("http://{address}/nodes")).send().await?;
+        answer.error_for_status()?.text().await
+    };
+    let answer = asked.await.map_err(|error| error.to_string())?;
+    serde_json::from_str(&answer).map_err(|error| error.to_string())
 }
 
 async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, Failure> {
@@ -163,9 +197,9 @@ fn table(nodes: &[NodeRow]) -> String {
             ))
         };
         [
-            name.clone(),
+            printable(name),
             of_session(since),
-            of_session(|session| session.version.clone()),
+            of_session(|session| session.version.as_deref().map(printable)),
             of_session(|session| Some(session.assigned.to_string())),
             of_session(acked),
             of_session(oldest),
@@ -193,6 +227,12 @@ fn table(nodes: &[NodeRow]) -> String {
     text
 }
 
+/// As much of it as a terminal takes for letters: in plain, a node may say anything.
+fn printable(said: &str) -> String {
+    let letters = said.chars().filter(char::is_ascii_graphic);
+    letters.take(MAX_NAME).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -209,7 +249,7 @@ mod tests {
                 session: Some(Session {
                     connected: true,
                     since: Time(at("2026-01-01T06:00:00Z")),
-                    version: Some("0.1.0".to_owned()),
+                    version: Some("0.1.0\u{1b}\u{7}\n".to_owned()),
                     assigned: 12,
                     unacknowledged: 2,
                     oldest_unacknowledged: Some(Time(at("2026-01-03T06:00:00Z"))),

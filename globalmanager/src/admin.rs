@@ -1,12 +1,16 @@
 //! `/healthz`, `/readyz` and `/metrics`: whether the process lives, whether it can work (and what it lacks), and what it
-//! counted.
+//! counted. `/nodes`: how the nodes stand that it serves, for `skerry nodes`.
 
 use std::sync::Arc;
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
 use tokio::sync::watch;
 
-use crate::{engine::Engine, hub::Hub, metrics::Metrics};
+use crate::{
+    engine::Engine,
+    hub::{Hub, NodeStatus},
+    metrics::Metrics,
+};
 
 /// What readiness is told from.
 #[derive(Clone)]
@@ -17,14 +21,17 @@ pub struct Readiness {
     pub lease: String,
     /// Why it cannot be known who holds the Lease.
     pub trouble: watch::Receiver<Option<String>>,
-    /// Knows what is revoked, where nodes connect over TLS.
-    pub hub: Option<Hub>,
+    /// Knows the nodes.
+    pub hub: Hub,
+    /// Whether nodes connect over TLS: then it has to know what is revoked.
+    pub tls: bool,
 }
 
 /// The admin routes.
 pub fn router(readiness: Readiness, metrics: Arc<Metrics>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
+        .route("/nodes", get(nodes).with_state(readiness.hub.clone()))
         .route("/readyz", get(ready).with_state(readiness))
         .route("/metrics", get(counted).with_state(metrics))
 }
@@ -37,6 +44,7 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
         lease,
         trouble,
         hub,
+        tls,
     } = readiness;
     let unlisted: Vec<_> = engine
         .missing()
@@ -48,7 +56,7 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
         .collect();
     let unlisted = (!unlisted.is_empty()).then(|| format!("not yet listed: {}\n", unlisted.join(", ")));
     let unheld = trouble.borrow().as_ref().map(|why| format!("{lease}: {why}\n"));
-    let unproven = hub.is_some_and(|hub| !hub.knows_revocations());
+    let unproven = tls && !hub.knows_revocations();
     let unproven =
         unproven.then(|| "nodes over TLS: there is no authority, or EdgeNodes are not yet listed\n".to_owned());
     let missing: String = unlisted.into_iter().chain(unheld).chain(unproven).collect();
@@ -56,6 +64,18 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
         (StatusCode::OK, "ok\n".to_owned())
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, missing)
+    }
+}
+
+/// All nodes of which the leader knows; a standby serves none.
+async fn nodes(State(hub): State<Hub>) -> Result<Json<Vec<NodeStatus>>, (StatusCode, &'static str)> {
+    if hub.leads() {
+        Ok(Json(hub.nodes()))
+    } else {
+        Err((
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this manager does not serve nodes now\n",
+        ))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The name of the Lease.
-const LEASE: &str = "skerry-globalmanager";
+pub(crate) const LEASE: &str = "skerry-globalmanager";
 /// How long the API server is given between two attempts to learn which cluster it is.
 const CLUSTER_RETRY: Duration = Duration::from_secs(2);
 
@@ -86,7 +86,8 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
                 engine: engine.clone(),
                 lease,
                 trouble,
-                hub: tls.is_some().then(|| hub.clone()),
+                hub: hub.clone(),
+                tls: tls.is_some(),
             },
             metrics.clone(),
         ),

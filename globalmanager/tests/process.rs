@@ -146,6 +146,8 @@ async fn it_says_what_it_lacks_counts_what_it_does_and_drains() {
     let missing = world.until("/readyz", lacks).await;
     assert!(missing.contains("namespaces \"sedna\" not found"), "{missing}");
     assert!(missing.contains("EdgeNodes are not yet listed"), "{missing}");
+    let standby = (503, "this manager does not serve nodes now\n".to_owned());
+    assert_eq!(world.get("/nodes").await, standby);
     world.furnish().await;
     world.until("/readyz", |answer| *answer == (200, "ok\n".into())).await;
 
@@ -162,6 +164,7 @@ async fn it_says_what_it_lacks_counts_what_it_does_and_drains() {
     ] {
         assert!(counted.contains(&format!("\nskerry_{name}")), "{name} in {counted}");
     }
+    world.until("/nodes", |answer| *answer == (200, "[]".into())).await;
     assert!(world.lease().await.spec.unwrap().holder_identity.is_some());
 
     assert_eq!(world.terminate().await, Some(0));

@@ -74,6 +74,64 @@ fn tls_is_off_until_it_has_an_address_and_certificates_last() {
 }
 
 #[test]
+fn how_long_an_expired_certificate_can_be_renewed_is_the_operators_to_say() {
+    let terms = |yaml: &str, grace: Option<SignedDuration>| {
+        let flags = Flags {
+            edge_certificate_grace: grace,
+            ..Flags::default()
+        };
+        let yaml = format!("edgeTlsAddress: 0.0.0.0:9443\n{yaml}");
+        load(&yaml, flags).map(|config| config.edge_tls.unwrap().terms)
+    };
+    let grace = |grace| Terms {
+        grace,
+        ..Terms::default()
+    };
+    let (file, hours) = ("edgeCertificateGrace: 48h\n", SignedDuration::from_hours);
+    assert_eq!(terms("", None).unwrap(), Terms::default());
+    assert_eq!(terms(file, None).unwrap(), grace(hours(48)));
+    assert_eq!(terms(file, Some(hours(7))).unwrap(), grace(hours(7)));
+    assert_eq!(
+        terms("edgeCertificateGrace: 0s\n", None).unwrap(),
+        grace(SignedDuration::ZERO)
+    );
+    let error = terms(file, Some(hours(-1))).unwrap_err().to_string();
+    assert!(error.contains("edgeCertificateGrace"), "{error}");
+}
+
+#[test]
+fn certificates_are_set_by_flags_and_by_the_environment() {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+    let line = [
+        "x",
+        "--edge-certificate-lifetime",
+        "24h",
+        "--edge-certificate-grace",
+        "36h",
+    ];
+    let flags = <Line as clap::Parser>::parse_from(line).flags;
+    assert_eq!(
+        (flags.edge_certificate_lifetime, flags.edge_certificate_grace),
+        (
+            Some(SignedDuration::from_hours(24)),
+            Some(SignedDuration::from_hours(36))
+        )
+    );
+    let command = <Line as clap::CommandFactory>::command();
+    for (flag, variable) in [
+        ("edge_certificate_lifetime", "SKERRY_EDGE_CERTIFICATE_LIFETIME"),
+        ("edge_certificate_grace", "SKERRY_EDGE_CERTIFICATE_GRACE"),
+    ] {
+        let argument = command.get_arguments().find(|argument| argument.get_id() == flag);
+        assert_eq!(argument.unwrap().get_env().unwrap(), variable);
+    }
+}
+
+#[test]
 fn old_agents_are_served_in_clear_only_where_that_is_said_twice() {
     let address = "sednaAgentsAddress: 0.0.0.0:9001\n";
     for once in [address.to_owned(), format!("{address}sednaAgentsPlaintext: false\n")] {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use skerry_edge::message::OutboxDepth;
 
 use super::Hub;
@@ -52,7 +52,7 @@ pub struct Snapshot {
 }
 
 /// One node as the hub sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// Its name.

@@ -91,6 +91,9 @@ pub enum IdentityError {
     /// The node is turned away until later.
     #[error("node {node} was turned away until {before}: it can join after that", node = .0.node, before = .0.before)]
     Until(Revoked),
+    /// The Lease names nobody.
+    #[error("no manager leads now")]
+    NoLeader,
     /// The listener cannot be set up.
     #[error("TLS cannot be served: {0}")]
     Tls(String),

@@ -1,7 +1,12 @@
 //! What operators do about nodes, with their own rights: invite one, turn one away, see all.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::{
+    api::{coordination::v1::Lease, core::v1::Secret},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
@@ -16,7 +21,11 @@ use skerry_edge::{
     object::is_dns_name,
 };
 
-use super::{IdentityError, api, authority::from_secret, nodes, tokens::Tokens};
+use super::{IdentityError, api, authority::from_secret, nodes, sessions::stands, tokens::Tokens};
+use crate::{hub::NodeStatus, lease, run::LEASE};
+
+/// The port of `/nodes` in the chart's pods.
+const ADMIN: u16 = 9090;
 
 /// The field manager that revokes.
 const OPERATOR: &str = "skerry-nodes";
@@ -87,6 +96,38 @@ fn check(node: &str) -> Result<(), AuthorityError> {
     }
 }
 
+/// What the manager that leads knows of nodes, if it is a pod of the chart's. Needs to read the Lease and to `get` the
+/// `proxy` of pods, both in the manager's namespace.
+pub async fn ask_leader(client: &Client, namespace: &str) -> Result<Vec<NodeStatus>, IdentityError> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let lease = leases.get(LEASE).await.map_err(api("read the manager's Lease"))?;
+    let holder = lease.spec.and_then(|spec| spec.holder_identity);
+    let pod = holder
+        .as_deref()
+        .and_then(lease::claimant)
+        .ok_or(IdentityError::NoLeader)?;
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{ADMIN}/proxy/nodes");
+    let request = http::Request::get(path).body(vec![]);
+    let asked = api("ask the manager's pod");
+    let request = request.map_err(|error| asked(kube::Error::HttpError(error)))?;
+    client.request(request).await.map_err(asked)
+}
+
+/// Adds the nodes of which their manager knows, and that have no `EdgeNode`: those that are connected in plain, and those
+/// that are to hold something and never came.
+pub fn with_others(mut rows: Vec<NodeRow>, known: &[NodeStatus], now: Timestamp) -> Vec<NodeRow> {
+    let listed: BTreeSet<_> = rows.iter().map(|row| row.name.clone()).collect();
+    let others = known.iter().filter(|node| !listed.contains(&node.name));
+    rows.extend(others.map(|node| NodeRow {
+        name: node.name.clone(),
+        certificate: None,
+        session: Some(stands(Some(node), now)),
+        revoked_before: None,
+    }));
+    rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    rows
+}
+
 /// All nodes that have joined or were turned away, by name.
 pub async fn list(client: &Client, namespace: &str) -> Result<Vec<NodeRow>, IdentityError> {
     let nodes: Api<EdgeNode> = Api::namespaced(client.clone(), namespace);
@@ -106,4 +147,76 @@ pub async fn list(client: &Client, namespace: &str) -> Result<Vec<NodeRow>, Iden
     let mut rows: Vec<_> = rows.collect();
     rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn node(name: &str, connected: Option<u64>) -> Value {
+        let duration = |seconds: u64| json!({"secs": seconds, "nanos": 0});
+        json!({
+            "name": name, "connected": connected.map(duration), "agent": connected.map(|_| "0.1.0"), "assigned": 2,
+            "unacked": 1, "oldestUnacked": null, "strays": 0, "withheld": 0, "outbox": null,
+            "roundTrip": connected.map(|_| duration(1)),
+        })
+    }
+
+    /// A client of an API server that has the Lease of this holder, and the pod `manager-7`.
+    fn led_by(holder: &'static str) -> Client {
+        let answer = move |request: Request<Body>| async move {
+            let (code, body) = match request.uri().path() {
+                "/apis/coordination.k8s.io/v1/namespaces/sedna/leases/skerry-globalmanager" => {
+                    (200, json!({"metadata": {}, "spec": {"holderIdentity": holder}}))
+                }
+                "/api/v1/namespaces/sedna/pods/manager-7:9090/proxy/nodes" => {
+                    (200, json!([node("edge-2", Some(60)), node("edge-1", None)]))
+                }
+                path => (
+                    404,
+                    json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": path}),
+                ),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            anyhow::Ok(Response::builder().status(code).body(body)?)
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn the_pod_that_leads_is_asked_for_nodes_without_an_edge_node() {
+        let known = ask_leader(&led_by("manager-7_a-b"), "sedna").await.unwrap();
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let joined = NodeRow {
+            name: "edge-2".to_owned(),
+            certificate: Some((now, now)),
+            session: None,
+            revoked_before: None,
+        };
+        let rows = with_others(vec![joined.clone()], &known, now);
+        let [plain, second] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!(*second, joined, "what its EdgeNode says stays");
+        let session = plain.session.as_ref().unwrap();
+        assert_eq!(
+            (plain.name.as_str(), session.connected, session.assigned),
+            ("edge-1", false, 2)
+        );
+        let session = with_others(vec![], &known, now).pop().unwrap().session.unwrap();
+        assert_eq!(
+            (session.since.0, session.round_trip_milliseconds),
+            (now - SignedDuration::from_mins(1), Some(1_000))
+        );
+    }
+
+    #[tokio::test]
+    async fn where_no_pod_leads_that_is_said() {
+        for holder in ["", "manager-8_a-b"] {
+            let error = ask_leader(&led_by(holder), "sedna").await.unwrap_err().to_string();
+            assert!(error.contains("leads") || error.contains("manager-8"), "{error}");
+        }
+    }
 }

@@ -163,6 +163,15 @@ fn read(node: &DynamicObject) -> (String, Option<Session>) {
 
 /// What is to be told of a node; nothing of one that has never had a session.
 fn session(present: Option<&NodeStatus>, before: Option<&Session>, now: Timestamp) -> Option<Session> {
+    let mut told = stands(present, now);
+    if !told.connected {
+        told.version.clone_from(&before?.version);
+    }
+    Some(before.map_or(told.clone(), |before| settled(before, told)))
+}
+
+/// How a node stands now; nothing is known of one that is neither connected nor to hold anything.
+pub(super) fn stands(present: Option<&NodeStatus>, now: Timestamp) -> Session {
     let ago = |duration: Duration| {
         let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
         // To the second, as it is written.
@@ -170,35 +179,23 @@ fn session(present: Option<&NodeStatus>, before: Option<&Session>, now: Timestam
         Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
     };
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    let connected = present.and_then(|node| node.connected);
-    let told = match (present, connected) {
-        (Some(node), Some(connected)) => Session {
-            connected: true,
-            since: ago(connected),
-            version: node.agent.clone(),
-            assigned: count(node.assigned),
-            unacknowledged: count(node.unacked),
-            oldest_unacknowledged: node.oldest_unacked.map(ago),
-            outbox: node.outbox.map(|OutboxDepth { messages, bytes }| Outbox {
-                messages: i64::try_from(messages).unwrap_or(i64::MAX),
-                bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
-            }),
-            round_trip_milliseconds: node
-                .round_trip
-                .map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
-        },
-        _ => Session {
-            connected: false,
-            since: ago(Duration::ZERO),
-            version: before?.version.clone(),
-            assigned: present.map_or(0, |node| count(node.assigned)),
-            unacknowledged: present.map_or(0, |node| count(node.unacked)),
-            oldest_unacknowledged: present.and_then(|node| node.oldest_unacked).map(ago),
-            outbox: None,
-            round_trip_milliseconds: None,
-        },
+    let outbox = |OutboxDepth { messages, bytes }| Outbox {
+        messages: i64::try_from(messages).unwrap_or(i64::MAX),
+        bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
     };
-    Some(before.map_or(told.clone(), |before| settled(before, told)))
+    let connected = present.and_then(|node| node.connected);
+    Session {
+        connected: connected.is_some(),
+        since: ago(connected.unwrap_or_default()),
+        version: present.and_then(|node| node.agent.clone()),
+        assigned: present.map_or(0, |node| count(node.assigned)),
+        unacknowledged: present.map_or(0, |node| count(node.unacked)),
+        oldest_unacknowledged: present.and_then(|node| node.oldest_unacked).map(ago),
+        outbox: present.and_then(|node| node.outbox).map(outbox),
+        round_trip_milliseconds: present
+            .and_then(|node| node.round_trip)
+            .map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+    }
 }
 
 /// What is told, with the times of what was told before where those are the same: they are counted back from now, and must

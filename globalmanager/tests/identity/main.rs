@@ -8,6 +8,7 @@ mod asking;
 #[path = "../common/mod.rs"]
 mod common;
 mod party;
+mod seen;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
@@ -21,7 +22,7 @@ use skerry_edge::{
 };
 use skerry_globalmanager::{
     hub::Hub,
-    identity::{Terms, operator, sessions::Sessions},
+    identity::{Terms, operator},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -63,54 +64,6 @@ async fn a_node_joins_once_and_then_has_sessions_under_its_name() {
     let secrets: Api<Secret> = Api::namespaced(cluster.client(), "default");
     let kept = format!("{:?}", secrets.list(&ListParams::default()).await.unwrap());
     assert!(!kept.contains(token.secret()), "the manager keeps hashes only");
-}
-
-#[tokio::test]
-async fn operators_see_how_sessions_stand_and_nothing_is_written_twice() {
-    let (cluster, manager, node) = joined("edge-1").await;
-    let mut sessions = Sessions::new(&cluster.client(), "default", manager.hub.clone());
-    let seen = async || operator::list(&cluster.client(), "default").await.unwrap()[0].clone();
-    let now = Timestamp::now();
-
-    sessions.look(now).await.unwrap();
-    assert_eq!(seen().await.session, None, "it has joined, and has had no session");
-    let mut live = manager.connect(&node, "edge-1").await.unwrap().welcomed().await;
-    sessions.look(now).await.unwrap();
-    let session = seen().await.session.unwrap();
-    assert!(session.connected);
-    assert_eq!((session.version.as_deref(), session.assigned), (Some("test"), 0));
-    assert!(seen().await.certificate.is_some(), "what others wrote stays");
-
-    let holds_nothing = Upstream::Rows {
-        chunks: vec![],
-        rows: vec![],
-        more: false,
-    };
-    let depth = OutboxDepth {
-        messages: 70,
-        bytes: 20_000,
-    };
-    let known = || manager.hub.nodes().iter().any(|node| node.outbox.is_some());
-    live.says([holds_nothing, Upstream::Outbox(depth)], known).await;
-    sessions.look(now).await.unwrap();
-    let outbox = seen().await.session.unwrap().outbox.unwrap();
-    assert_eq!((outbox.messages, outbox.bytes), (70, 20_000));
-
-    let revision = cluster.revision();
-    for _ in 0..20 {
-        sessions.look(Timestamp::now()).await.unwrap();
-    }
-    assert_eq!(cluster.revision(), revision, "that time has passed is no news");
-
-    drop(live);
-    manager.without_sessions().await;
-    // A manager that has just begun knows it from what the one before wrote.
-    let mut sessions = Sessions::new(&cluster.client(), "default", manager.hub.clone());
-    sessions.look(now).await.unwrap();
-    let gone = seen().await.session.unwrap();
-    assert_eq!((gone.connected, gone.version.as_deref()), (false, Some("test")));
-    manager.hub.stand_down();
-    sessions.look(now).await.unwrap();
 }
 
 #[tokio::test]

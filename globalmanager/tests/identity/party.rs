@@ -363,6 +363,15 @@ impl<D: Dialer> Session<D> {
         }
     }
 
+    /// The version of the next object.
+    pub(crate) async fn put(&mut self) -> u64 {
+        loop {
+            if let Event::Frame(Ok(Received::Message(Downstream::Put { version, .. }))) = self.0.next().await.unwrap() {
+                return version;
+            }
+        }
+    }
+
     /// What it says last.
     pub(crate) async fn farewell(&mut self) -> Said {
         loop {
