@@ -59,6 +59,9 @@ pub(crate) fn deployment(
     if let Some(replicas) = replicas {
         spec.insert("replicas".to_owned(), replicas.into());
     }
+    // Nothing goes back to an earlier template: one that was rolled back by hand would be rolled forward again. If they were
+    // kept, that of an adopted worker would tell Sedna's keys in clear for ever.
+    spec.insert("revisionHistoryLimit".to_owned(), 0.into());
     spec.insert("selector".to_owned(), json!({"matchLabels": labels}));
     spec.insert("template".to_owned(), json!({"metadata": metadata, "spec": pod}));
     let body = json!({

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::{
-    apps::v1::Deployment,
+    apps::v1::{Deployment, ReplicaSet},
     autoscaling::v2::HorizontalPodAutoscaler,
     core::v1::{Pod, Secret},
 };
@@ -123,8 +123,12 @@ async fn none_of_sednas_environment_survives_least_of_all_a_key_in_clear() {
     let edge = env(&world.object::<Deployment>(EDGE).await["spec"]["template"]["spec"]);
     assert_eq!(edge["LOG_LEVEL"], "INFO", "the user's own stays");
     assert!(text(&edge["WORKER_NAME"], "").starts_with("edgeworker-") && edge["WORKER_NAME"] != "edgeworker-q9z4t");
-    for pod in world.all::<Pod>().await {
-        assert!(!pod.to_string().contains("in-clear"), "{pod}");
+    // Nor in what Kubernetes keeps of a Deployment's earlier templates.
+    let mut made = world.all::<ReplicaSet>().await;
+    assert_eq!(made.len(), 2, "one of each worker: {made:#?}");
+    made.extend(world.all::<Pod>().await);
+    for made in made {
+        assert!(!made.to_string().contains("in-clear"), "{made}");
     }
     // One cluster at a time: there may be no second one to borrow.
     drop(world);
