@@ -5,7 +5,7 @@ use std::{
     convert::Infallible,
     error::Error,
     iter::successors,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use axum::body::Body;
@@ -15,6 +15,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::{
     Faults, RequestLog,
@@ -34,10 +35,15 @@ pub struct Wire {
     traffic: Arc<Traffic>,
 }
 
-/// What is under way at the API server: of each user, watches that are open, and other requests that are unanswered. Signs
-/// of life, which never end, are left out.
+/// What is under way at the API server.
 #[derive(Default)]
-struct Traffic(Mutex<BTreeMap<(String, bool), usize>>);
+struct Traffic {
+    /// Of each user, watches that are open, and other requests that are unanswered. Signs of life, which never end, are left
+    /// out.
+    counts: Mutex<BTreeMap<(String, bool), usize>>,
+    /// Of each user, what the watches since the last end of all stand by.
+    stands: Mutex<BTreeMap<String, watch::Sender<()>>>,
+}
 
 /// A request that is under way for as long as this is kept.
 struct UnderWay {
@@ -48,7 +54,17 @@ struct UnderWay {
 
 impl Traffic {
     fn count(&self, change: impl FnOnce(&mut BTreeMap<(String, bool), usize>)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn stands(&self) -> MutexGuard<'_, BTreeMap<String, watch::Sender<()>>> {
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resolves when the watches are ended that this user has by now.
+    fn end_of_watches(&self, user: &str) -> impl Future<Output = ()> + Send + use<> {
+        let mut stands = self.stands().entry(user.to_owned()).or_default().subscribe();
+        async move { while stands.changed().await.is_ok() {} }
     }
 }
 
@@ -126,6 +142,11 @@ impl Wire {
         open
     }
 
+    /// Ends the watches that a user has open, as an API server does that was watched for long enough.
+    pub fn end_watches(&self, user: &str) {
+        self.traffic.stands().remove(user);
+    }
+
     /// Whether the API server owes anybody an answer; watches apart.
     pub fn is_asked(&self) -> bool {
         let mut asked = false;
@@ -172,9 +193,10 @@ impl Wire {
         *request.headers_mut() = incoming.parts.headers.clone();
         let is_sign_of_life = ["leases", "nodes"].contains(&incoming.request.resource.as_str());
         let under_way = (!is_sign_of_life).then(|| UnderWay::new(&self.traffic, incoming));
+        let end = self.traffic.end_of_watches(&incoming.request.user);
         let response = self.forward(request).await;
         match under_way {
-            Some(watch) if watch.is_watch => response.map(|body| kept_with(body, watch)),
+            Some(watch) if watch.is_watch => response.map(|body| kept_with(until(body, end), watch)),
             _ => response,
         }
     }
@@ -232,6 +254,11 @@ fn kept_with<T: Send + 'static>(body: Body, kept: T) -> Body {
     Body::from_stream(chunks)
 }
 
+/// The body up to an event.
+fn until(body: Body, end: impl Future<Output = ()> + Send + 'static) -> Body {
+    Body::from_stream(body.into_data_stream().take_until(end))
+}
+
 /// The body up to the end of so many lines.
 fn first_lines(body: Body, lines: usize) -> Body {
     let cut = stream::unfold((body.into_data_stream(), lines), |(mut chunks, left)| async move {
@@ -262,7 +289,35 @@ fn cut_after(chunk: Bytes, mut lines: usize) -> (Bytes, usize) {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
+
+    /// An API server at which nothing ever happens.
+    fn quiet() -> kube::Client {
+        let silence = || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let service = tower::service_fn(move |_: Request<kube::client::Body>| async move {
+            Ok::<_, Infallible>(Response::new(silence()))
+        });
+        kube::Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_users_watches_are_ended_and_others_are_not() {
+        let wire = Wire::new(quiet());
+        let watch = async |user: &str| {
+            let request = Request::get("/api/v1/pods?watch=true").body(kube::client::Body::empty());
+            let answer = wire.client_over(quiet(), user).send(request.unwrap()).await;
+            answer.unwrap().into_body()
+        };
+        let (ended, of_another) = (watch("one").await, watch("other").await);
+        wire.end_watches("one");
+        assert!(ended.collect().await.unwrap().to_bytes().is_empty());
+        assert_eq!((wire.watches("one"), wire.watches("other")), (0, 1));
+        assert!(of_another.collect().now_or_never().is_none());
+        // Whoever comes back is told what is to come.
+        assert!(watch("one").await.collect().now_or_never().is_none());
+    }
 
     #[test]
     fn a_body_is_cut_at_the_end_of_a_line() {

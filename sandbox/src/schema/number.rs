@@ -1,4 +1,6 @@
-//! Numbers in the notation in which the API server's messages show them.
+//! Numbers in the notation in which the API server's messages and answers show them.
+
+use serde_json::Value;
 
 /// A floating-point number as Go prints it: no trailing `.0`, an exponent from 1e21 on.
 pub(crate) fn float(n: f64) -> String {
@@ -11,8 +13,26 @@ pub(crate) fn float(n: f64) -> String {
     format!("{n}")
 }
 
+/// Makes whole numbers integers, everywhere in a value: Go writes a float without a fraction like one, and whatever is kept was
+/// written by it. Until then such a float is another value than the integer. Those beyond the integers stay.
+pub(crate) fn make_whole(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().map(float).and_then(|text| text.parse::<i64>().ok());
+            if let Some(whole) = whole {
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_whole),
+        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -26,5 +46,13 @@ mod tests {
         ] {
             assert_eq!(float(n), text);
         }
+    }
+
+    #[test]
+    fn a_whole_number_becomes_an_integer_wherever_it_is() {
+        let mut value = json!({"a": [1000.0, {"b": -3.0}], "c": 1.5, "d": 1e300, "e": "1.0", "f": 7});
+        make_whole(&mut value);
+        let whole = r#"{"a":[1000,{"b":-3}],"c":1.5,"d":1e+300,"e":"1.0","f":7}"#;
+        assert_eq!(value.to_string(), whole);
     }
 }

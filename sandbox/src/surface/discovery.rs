@@ -154,12 +154,16 @@ impl<'r> Discovery<'r> {
 
 fn order(resource: &Resource) -> (usize, &str, Reverse<Priority>, &str) {
     let group = resource.group.as_str();
-    let place = match GROUPS.iter().position(|g| *g == group) {
-        _ if group.is_empty() => 0,
-        Some(place) => place + 1,
-        None => GROUPS.len() + 1,
-    };
+    let place = built_in(group).unwrap_or(GROUPS.len() + 1);
     (place, group, Reverse(priority(&resource.version)), &resource.plural)
+}
+
+/// The place of a built-in group.
+fn built_in(group: &str) -> Option<usize> {
+    if group.is_empty() {
+        return Some(0);
+    }
+    GROUPS.iter().position(|known| *known == group).map(|place| place + 1)
 }
 
 /// Stable before beta before alpha before anything else, then the higher number.
@@ -236,7 +240,12 @@ fn storage_version_hash(resource: &Resource) -> String {
 }
 
 fn aggregated(resource: &Resource) -> Value {
-    let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let kind = |group: &str, version: &str, kind: &str| {
+        // A built-in resource leaves its own group and version unsaid.
+        let own = (group, version) == (resource.group.as_str(), resource.version.as_str()) && built_in(group).is_some();
+        let (group, version) = if own { ("", "") } else { (group, version) };
+        json!({"group": group, "version": version, "kind": kind})
+    };
     let mut entry = Map::from_iter([
         ("resource".into(), resource.plural.clone().into()),
         (
@@ -300,6 +309,43 @@ mod tests {
         assert!(discovery.resources("apps", "v2").is_none());
         assert_eq!(discovery.group("apps").unwrap()["preferredVersion"]["version"], "v1");
         assert!(discovery.group("nothing").is_none());
+    }
+
+    #[test]
+    fn built_in_kinds_leave_their_own_group_unsaid_in_the_aggregated_form() {
+        let crd = json!({"spec": {
+            "group": "example.test", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "subresources": {"status": {}}}],
+        }});
+        let mut all = builtin_resources();
+        all.extend(Resource::of_crd(&crd));
+        let groups = Discovery::new(&all).aggregated(false);
+        let resource = |group: &str, plural: &str| {
+            let named = |list: &Value, at: &str, name: &str| {
+                let entries = list.as_array().unwrap();
+                let found = entries.iter().find(|entry| entry.pointer(at).unwrap() == name);
+                found.unwrap().clone()
+            };
+            let group = named(&groups["items"], "/metadata/name", group);
+            named(&group["versions"][0]["resources"], "/resource", plural)
+        };
+        let kind = |group, version, kind| json!({"group": group, "version": version, "kind": kind});
+        let deployments = resource("apps", "deployments");
+        assert_eq!(deployments["responseKind"], kind("", "", "Deployment"));
+        assert_eq!(
+            deployments["subresources"][0]["responseKind"],
+            kind("autoscaling", "v1", "Scale")
+        );
+        assert_eq!(
+            deployments["subresources"][1]["responseKind"],
+            kind("", "", "Deployment")
+        );
+        let widgets = resource("example.test", "widgets");
+        assert_eq!(widgets["responseKind"], kind("example.test", "v1", "Widget"));
+        assert_eq!(
+            widgets["subresources"][0]["responseKind"],
+            kind("example.test", "v1", "Widget")
+        );
     }
 
     #[test]

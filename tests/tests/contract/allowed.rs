@@ -88,11 +88,9 @@ const TABLE: &[Entry] = &[
         matches: |difference| {
             let served = difference.ask.starts_with("GET /api") && !difference.ask.contains("namespaces");
             let missing = difference.real.is_some() && difference.sandbox.is_none();
-            served
-                && missing
-                && difference.at.starts_with("/body/resources/")
-                && difference.at.matches('/').count() == 3
-                || difference.ask.contains("/v1~/horizontalpodautoscalers")
+            let in_a_list = difference.at.starts_with("/body/resources/") && difference.at.matches('/').count() == 3;
+            let in_all = ["GET /api", "GET /apis"].contains(&difference.ask.as_str()) && is_discovered(&difference.at);
+            served && missing && (in_a_list || in_all) || difference.ask.contains("/v1~/horizontalpodautoscalers")
         },
     },
     Entry {
@@ -143,6 +141,12 @@ const TABLE: &[Entry] = &[
         },
     },
 ];
+
+/// Whether it is an entry of aggregated discovery, or that another comes after it.
+fn is_discovered(at: &str) -> bool {
+    let lists = ["items", "versions", "resources", "subresources", "after"];
+    at.starts_with("/body/items/") && at.rsplit('/').nth(1).is_some_and(|list| lists.contains(&list))
+}
 
 /// The table, and how often each entry was needed.
 pub struct Allowances {

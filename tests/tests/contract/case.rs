@@ -32,7 +32,7 @@ pub struct Step {
     /// How the body is written: the media type or `merge`, `json`, `strategic`, `apply`.
     #[serde(default, rename = "type")]
     pub media_type: Option<String>,
-    /// The wanted shape of the answer: the media type or `table`, `metadata`, `metadata-list`.
+    /// The wanted shape of the answer: the media type or `table`, `metadata`, `metadata-list`, `aggregated`.
     #[serde(default)]
     pub accept: Option<String>,
     /// The name by which later steps refer to the answer.
@@ -65,6 +65,11 @@ impl Step {
             Some("metadata") => "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
             Some("metadata-list") => {
                 "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
+            }
+            // What kubectl asks for.
+            Some("aggregated") => {
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
             }
             Some(other) => other,
         }

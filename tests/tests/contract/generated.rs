@@ -37,6 +37,7 @@ enum Op {
     Create(&'static str, Vec<usize>),
     Update(&'static str, Vec<usize>, bool),
     Patch(&'static str, &'static str, usize),
+    PatchJson(&'static str, &'static str, usize),
     Apply(&'static str, &'static str, Vec<usize>, bool),
     PatchStatus(&'static str, usize),
     ApplyStatus(&'static str, &'static str, usize, bool),
@@ -59,6 +60,7 @@ fn ops(kind: &'static Kind) -> impl Strategy<Value = Op> {
             &["merge", "strategic"][..]
         })
     };
+    let operation = || select(&["add", "append", "replace", "remove", "test"][..]);
     let deletion = || {
         select(
             &[
@@ -83,6 +85,7 @@ fn ops(kind: &'static Kind) -> impl Strategy<Value = Op> {
         4 => (name(), parts()).prop_map(|(name, parts)| Op::Create(name, parts)),
         2 => (name(), parts(), any::<bool>()).prop_map(|(name, parts, old)| Op::Update(name, parts, old)),
         4 => (name(), patch(), part()).prop_map(|(name, how, part)| Op::Patch(name, how, part)),
+        2 => (name(), operation(), part()).prop_map(|(name, how, part)| Op::PatchJson(name, how, part)),
         6 => (name(), manager(), parts(), any::<bool>())
             .prop_map(|(name, manager, parts, force)| Op::Apply(name, manager, parts, force)),
         2 => (name(), status()).prop_map(|(name, part)| Op::PatchStatus(name, part)),
@@ -119,6 +122,11 @@ impl Op {
                 format!("PATCH {path}/{name}"),
                 Some(how),
                 kind.parts.get(*part).map(|part| part()),
+            ),
+            Self::PatchJson(name, how, part) => step(
+                format!("PATCH {path}/{name}"),
+                Some("json"),
+                kind.parts.get(*part).map(|part| operations(how, &part())),
             ),
             Self::Apply(name, manager, parts, force) => {
                 let object = kind.with_parts(named(name), parts);
@@ -177,6 +185,34 @@ fn merge(into: &mut Value, from: &Value) {
             }
         }
         (into, from) => *into = from.clone(),
+    }
+}
+
+/// A JSON patch that does the same to each field that a part sets: to what is right below `metadata` or `spec`, or else to
+/// what is there itself.
+fn operations(how: &str, part: &Value) -> Value {
+    let mut operations = Vec::new();
+    for (outer, value) in fields(part) {
+        let inner = fields(value).map(|(inner, value)| (format!("/{outer}/{}", inner.replace('/', "~1")), value));
+        let mut inner: Vec<_> = inner.collect();
+        if inner.is_empty() {
+            inner.push((format!("/{outer}"), value));
+        }
+        operations.extend(inner.into_iter().map(|(path, value)| operation(how, &path, value)));
+    }
+    operations.into()
+}
+
+fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn operation(how: &str, path: &str, value: &Value) -> Value {
+    match (how, value.as_array().and_then(|items| items.first())) {
+        ("remove", _) => json!({"op": how, "path": path}),
+        ("append", Some(item)) => json!({"op": "add", "path": format!("{path}/-"), "value": item}),
+        ("append", None) => json!({"op": "add", "path": path, "value": value}),
+        _ => json!({"op": how, "path": path, "value": value}),
     }
 }
 

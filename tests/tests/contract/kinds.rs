@@ -1,6 +1,9 @@
 //! The kinds whose objects are generated: what an object needs, and the parts that it may get or be patched with. Some fit
 //! and some do not.
 
+mod cameras;
+mod ours;
+
 use serde_json::{Value, json};
 
 /// A piece of a document.
@@ -32,10 +35,20 @@ pub const KINDS: &[Kind] = &[
     SERVICE,
     DEPLOYMENT,
     POD,
-    DATASET,
-    MODEL,
-    JOINT_INFERENCE,
-    FEDERATED_LEARNING,
+    AUTOSCALER,
+    EVENT,
+    ours::DATASET,
+    ours::MODEL,
+    ours::JOINT_INFERENCE,
+    ours::FEDERATED_LEARNING,
+    ours::INCREMENTAL_LEARNING,
+    ours::LIFELONG_LEARNING,
+    cameras::FEATURE_EXTRACTION,
+    cameras::OBJECT_SEARCH,
+    cameras::OBJECT_TRACKING,
+    cameras::VIDEO_ANALYTICS,
+    cameras::REID,
+    ours::EDGE_NODE,
 ];
 
 const LABELLED: Part = || json!({"metadata": {"labels": {"x": "1"}}});
@@ -242,105 +255,92 @@ const POD: Kind = Kind {
     ],
 };
 
-const DATASET: Kind = Kind {
-    name: "Dataset",
-    version: "sedna.io/v1alpha1",
-    path: "sedna.io/v1alpha1~/datasets",
-    custom: true,
-    base: || json!({"spec": {"url": "/data/a.txt", "format": "txt", "nodeName": "edge-1"}}),
-    parts: &[
-        LABELLED,
-        RELABELLED,
-        BADLY_LABELLED,
-        ANNOTATED,
-        HELD,
-        UNKNOWN,
-        || json!({"spec": {"url": "/data/b.csv", "format": "csv"}}),
-        || json!({"spec": {"url": 5}}),
-        || json!({"spec": {"credentialName": "c"}}),
-    ],
-    status: &[
-        || json!({"status": {"numberOfSamples": 5}}),
-        || json!({"status": {"numberOfSamples": "x"}}),
-        || json!({"status": {"updateTime": "2020-01-01T00:00:00Z"}}),
-    ],
-};
-
-const MODEL: Kind = Kind {
-    name: "Model",
-    version: "sedna.io/v1alpha1",
-    path: "sedna.io/v1alpha1~/models",
-    custom: true,
-    base: || json!({"spec": {"url": "s3://b/m", "format": "pb"}}),
-    parts: &[
-        LABELLED,
-        ANNOTATED,
-        HELD,
-        UNKNOWN,
-        || json!({"spec": {"url": "/m"}}),
-        || json!({"spec": {"format": ["x"]}}),
-        || json!({"spec": {"credentialName": "c"}}),
-    ],
-    status: &[
-        || json!({"status": {"metrics": [{"key": "k", "value": "v"}]}}),
-        || json!({"status": {"metrics": [{"key": 5}]}}),
-    ],
-};
-
-const JOINT_INFERENCE: Kind = Kind {
-    name: "JointInferenceService",
-    version: "sedna.io/v1alpha1",
-    path: "sedna.io/v1alpha1~/jointinferenceservices",
-    custom: true,
+const AUTOSCALER: Kind = Kind {
+    name: "HorizontalPodAutoscaler",
+    version: "autoscaling/v2",
+    path: "autoscaling/v2~/horizontalpodautoscalers",
+    custom: false,
     base: || {
-        json!({"spec": {
-            "edgeWorker": {"model": {"name": "m"}, "hardExampleMining": {"name": "IBT"},
-                "template": {"spec": {"nodeName": "edge-1", "containers": [{"name": "c", "image": "i"}]}}},
-            "cloudWorker": {"model": {"name": "m"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}}})
+        json!({"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+            "maxReplicas": 3}})
     },
     parts: &[
         LABELLED,
         ANNOTATED,
         HELD,
+        FREE,
         UNKNOWN,
-        || json!({"spec": {"edgeWorker": {"template": {"spec": {"nodeName": "edge-2"}}}}}),
-        || json!({"spec": {"edgeWorker": {"hardExampleMining": {"parameters": [{"key": "k", "value": "v"}]}}}}),
-        || json!({"spec": {"edgeWorker": {"template": {"spec": {"containers": [{"name": "c", "image": "i:2"}]}}}}}),
-        || json!({"spec": {"edgeWorker": {"template": {"spec": {"containers": [{"name": "c", "imag": "i:2"}]}}}}}),
-        || json!({"spec": {"cloudWorker": {"template": {"spec": {"containers": "none"}}}}}),
-        || json!({"spec": {"cloudWorker": {"template": {"metadata": {"labels": {"l": "m"}}}}}}),
+        || json!({"spec": {"minReplicas": 2, "maxReplicas": 5}}),
+        || json!({"spec": {"minReplicas": 4}}),
+        || json!({"spec": {"minReplicas": 0}}),
+        || json!({"spec": {"minReplicas": null}}),
+        || json!({"spec": {"maxReplicas": 0}}),
+        || json!({"spec": {"scaleTargetRef": {"name": "e"}}}),
+        || json!({"spec": {"scaleTargetRef": {"apiVersion": "v1", "kind": "a/b"}}}),
+        || {
+            json!({"spec": {"metrics": [
+                {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
+                {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1500m"}}}]}})
+        },
+        || {
+            json!({"spec": {"metrics": [{"type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 0}}}]}})
+        },
+        || {
+            json!({"spec": {"metrics": [{"type": "Resource",
+                "resource": {"name": "", "target": {"type": "Other", "averageUtilization": 5, "averageValue": "0"}}}]}})
+        },
+        || json!({"spec": {"metrics": [{"type": "Pods", "resource": {"name": "cpu", "target": {"type": "Value"}}}, {}]}}),
+        || json!({"spec": {"metrics": []}}),
+        || json!({"spec": {"behavior": {}}}),
+        || {
+            json!({"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 60,
+                "policies": [{"type": "Pods", "value": 1, "periodSeconds": 30}]}}}})
+        },
+        || {
+            json!({"spec": {"behavior": {"scaleUp": {"selectPolicy": "Wrong", "stabilizationWindowSeconds": 4000,
+                "policies": [{"type": "Wrong", "value": 0, "periodSeconds": 1801}]}}}})
+        },
+        || json!({"spec": {"behavior": {"scaleUp": {"stabilizationWindowSeconds": -1, "policies": []}}}}),
     ],
     status: &[
-        || json!({"status": {"active": 2, "failed": 0}}),
-        || json!({"status": {"conditions": [{"type": "Running", "status": "True"}]}}),
-        || json!({"status": {"active": "x"}}),
+        || json!({"status": {"currentReplicas": 1, "desiredReplicas": 2}}),
+        || json!({"status": {"desiredReplicas": -1}}),
+        || {
+            json!({"status": {"conditions": [{"type": "AbleToScale", "status": "True", "reason": "R", "message": "m",
+                "lastTransitionTime": "2020-01-01T00:00:00Z"}]}})
+        },
     ],
 };
 
-const FEDERATED_LEARNING: Kind = Kind {
-    name: "FederatedLearningJob",
-    version: "sedna.io/v1alpha1",
-    path: "sedna.io/v1alpha1~/federatedlearningjobs",
-    custom: true,
+const EVENT: Kind = Kind {
+    name: "Event",
+    version: "events.k8s.io/v1",
+    path: "events.k8s.io/v1~/events",
+    custom: false,
     base: || {
-        json!({"spec": {
-            "aggregationWorker": {"model": {"name": "m"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
-            "trainingWorkers": [{"dataset": {"name": "d"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}]}})
+        json!({"eventTime": "2020-01-01T00:00:00.000000Z", "type": "Normal", "reason": "R", "action": "A", "note": "n",
+            "regarding": {"kind": "Pod", "name": "p", "namespace": "$ns"},
+            "reportingController": "example.org/c", "reportingInstance": "i"})
     },
     parts: &[
         LABELLED,
         ANNOTATED,
         HELD,
-        UNKNOWN,
-        || json!({"spec": {"aggregationWorker": {"model": {"name": "n"}}}}),
-        || json!({"spec": {"trainingWorkers": []}}),
-        || json!({"spec": {"trainingWorkers": {}}}),
-        || json!({"spec": {"trainingWorkers": [{"dataset": {"name": "e"}, "template": {"spec": {"containers": [{"name": "c", "image": 5}]}}}]}}),
-        || json!({"spec": {"aggregationWorker": {"template": {"spec": {"hostNetwork": true}}}}}),
+        FREE,
+        || json!({"series": {"count": 2, "lastObservedTime": "2020-01-01T00:00:01.000000Z"}}),
+        || json!({"series": {"count": 3, "lastObservedTime": "2020-01-01T00:00:02.000000Z"}}),
+        || json!({"series": {"count": 1, "lastObservedTime": null}}),
+        || json!({"series": null}),
+        || json!({"type": "Wrong"}),
+        || json!({"type": "Warning", "note": "other"}),
+        || json!({"reason": "", "action": ""}),
+        || json!({"regarding": {"name": "q", "uid": "u"}}),
+        || json!({"related": {"kind": "Node", "name": "n"}}),
+        || json!({"reportingController": "not valid!", "reportingInstance": ""}),
+        || json!({"eventTime": null}),
+        || json!({"deprecatedCount": 4, "deprecatedFirstTimestamp": "2020-01-01T00:00:00Z"}),
+        || json!({"deprecatedSource": {"component": "c"}}),
     ],
-    status: &[
-        || json!({"status": {"conditions": [{"type": "Training", "status": "True"}]}}),
-        || json!({"status": {"conditions": [{"status": 5}]}}),
-        || json!({"status": {"active": 1}}),
-    ],
+    status: &[],
 };

@@ -27,7 +27,7 @@ static NEWEST: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// A number on its own; the year of a time is none.
 static NUMBER: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+\b").expect("it is an expression"));
+    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)|\b\d+\b").expect("it is an expression"));
 /// Addresses of Services of either server.
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b(127\.96|198\.18)\.\d+\.\d+\b").expect("it is an expression"));
@@ -102,6 +102,7 @@ impl Normal {
         match text(&fields, "kind") {
             Some("Table") => ageless(&mut fields),
             Some("APIResourceList") => named(&mut fields),
+            Some("APIGroupDiscoveryList") => by_names(&mut fields, &DISCOVERED),
             _ => {}
         }
         let mut names: Vec<_> = fields.keys().cloned().collect();
@@ -218,6 +219,14 @@ fn unordered(status: &mut Map<String, Value>) {
         // The first such field that it comes to ends its walk over a map.
         *message = format!("{subject}failed to create typed patch object: a field is not declared");
     }
+    if let Some(Value::String(message)) = status.get_mut("message")
+        && let Some((subject, errors)) = message.split_once(": errors:\n")
+    {
+        // It walks over maps in any order.
+        let mut errors: Vec<_> = errors.split('\n').collect();
+        errors.sort_unstable();
+        *message = format!("{subject}: errors:\n{}", errors.join("\n"));
+    }
     let Some(causes) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
         return;
     };
@@ -239,6 +248,37 @@ fn named(list: &mut Map<String, Value>) {
         let resources: Map<_, _> = resources.iter().filter_map(named).collect();
         list.insert("resources".into(), Value::Object(resources));
     }
+}
+
+/// The lists within aggregated discovery, from the outermost on, and where their entries have their names.
+const DISCOVERED: [(&str, &str); 4] = [
+    ("items", "/metadata/name"),
+    ("versions", "/version"),
+    ("resources", "/resource"),
+    ("subresources", "/subresource"),
+];
+
+/// The entries of lists within each other by their names, each with those that it comes after: so one that is missing is
+/// told alone, and so are two that have changed places.
+fn by_names(parent: &mut Map<String, Value>, lists: &[(&str, &str)]) {
+    let Some(((list, name), inner)) = lists.split_first() else {
+        return;
+    };
+    let mut named = Map::new();
+    let entries = parent.remove(*list).unwrap_or_default();
+    for entry in entries.as_array().into_iter().flatten() {
+        let known = entry.pointer(name).and_then(Value::as_str).unwrap_or_default();
+        // Definitions of other cases come and go meanwhile.
+        if known.ends_with(".example.com") {
+            continue;
+        }
+        let mut fields = entry.as_object().cloned().unwrap_or_default();
+        by_names(&mut fields, inner);
+        let earlier: Map<_, _> = named.keys().map(|name: &String| (name.clone(), true.into())).collect();
+        fields.insert("after".into(), earlier.into());
+        named.insert(known.to_owned(), fields.into());
+    }
+    parent.insert((*list).to_owned(), named.into());
 }
 
 /// The age of an object depends on when one looks.

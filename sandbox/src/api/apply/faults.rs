@@ -84,21 +84,23 @@ fn mistyped(schema: &Schema, value: &Value) -> Option<String> {
         return None;
     }
     match schema.go_type().as_str() {
+        // Whether it has to be whole is asked later.
+        "int32" | "int64" | "float64" if value.is_number() => None,
         "int32" | "int64" | "float64" => Some(format!("expected numeric (int or float), got {}", go_kind(value))),
         "string" => Some(format!("expected string, got {}", go_value(value))),
-        "bool" => Some(format!("expected boolean, got {}", go_value(value))),
+        "bool" => Some(format!("expected boolean, got {}", go_words(value))),
         _ if schema.allows_type(&json!({})) => Some(format!("expected map, got {}", go_words(value))),
         _ if schema.allows_type(&json!([])) => Some(format!("expected list, got {}", go_words(value))),
         _ => None,
     }
 }
 
-/// A value as it is told where a scalar is wanted.
+/// A value as it is told where a text is wanted.
 fn go_value(value: &Value) -> String {
     format!("&value.valueUnstructured{{Value:{}}}", go::source(value))
 }
 
-/// A value as it is told where a list or a map is wanted.
+/// A value as it is told where a boolean, a list or a map is wanted.
 fn go_words(value: &Value) -> String {
     format!("&{{{}}}", go::printed(value))
 }

@@ -279,8 +279,10 @@ pub(super) fn merge(schema: Option<&Schema>, under: Option<&Value>, over: Option
         (Shape::List(lower, kind), Shape::List(upper, _)) if !(lower.is_empty() && upper.is_empty()) => {
             Some(Value::Array(merge_lists(schema, kind, lower, upper)))
         }
-        // What is owned field by field is not taken away by a null.
-        (Shape::Map(_) | Shape::List(..), _) if upper.is_null() && schema.is_some() => Some(lower.clone()),
+        // What is owned field by field is not taken away by a null; what has no field is owned as a whole.
+        (Shape::Map(_) | Shape::List(..), _) if upper.is_null() && !is_empty(lower) && schema.is_some() => {
+            Some(lower.clone())
+        }
         _ => Some(upper.clone()),
     }
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::defaults::each;
-use crate::api::object::{child, map};
+use crate::api::{
+    field_error::FieldError,
+    object::{child, map},
+};
 
 /// Node ports, as Kubernetes has them.
 const PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
@@ -37,13 +40,13 @@ impl Addresses {
         }
     }
 
-    /// Gives a service what its type needs and it lacks. With `old`, what it had is kept. The error names the field.
+    /// Gives a service what its type needs and it lacks. With `old`, what it had is kept. The errors name the fields.
     pub(in crate::api) fn take(
         &mut self,
         service: &mut Value,
         old: Option<&Value>,
         dry_run: bool,
-    ) -> Result<(), (String, Value, String)> {
+    ) -> Result<(), Vec<FieldError>> {
         let spec = child(map(service), "spec");
         if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
             give_up(spec, old);
@@ -55,26 +58,18 @@ impl Addresses {
         });
         let wanted = address(spec).to_owned();
         if !matches!(wanted.as_str(), "" | "None") && parse(&wanted).is_none() {
-            return Err(("spec.clusterIPs[0]".into(), json!(wanted), NO_ADDRESS.into()));
+            return Err(vec![FieldError::invalid("spec.clusterIPs[0]", wanted, NO_ADDRESS)]);
         }
+        choose_families(spec, wanted == "None")?;
         // An address that differs from the one before is refused later, by the rules.
         let given = if wanted == "None" || (!wanted.is_empty() && !old_address.is_empty()) {
             wanted
         } else {
             self.address(&wanted, dry_run)
-                .map_err(|why| ("spec.clusterIPs".to_owned(), json!([wanted]), why))?
+                .map_err(|why| vec![FieldError::invalid("spec.clusterIPs", json!([wanted]), why)])?
         };
         spec.insert("clusterIP".into(), given.as_str().into());
         spec.insert("clusterIPs".into(), json!([given]));
-        // Where somebody else says which addresses there are, they may be of any kind.
-        let any = given == "None" && spec.get("selector").is_none();
-        let (families, policy) = if any {
-            (json!(["IPv4", "IPv6"]), "RequireDualStack")
-        } else {
-            (json!(["IPv4"]), "SingleStack")
-        };
-        spec.entry("ipFamilies").or_insert(families);
-        spec.entry("ipFamilyPolicy").or_insert_with(|| policy.into());
         let external = matches!(
             spec.get("type").and_then(Value::as_str),
             Some("NodePort" | "LoadBalancer")
@@ -89,12 +84,12 @@ impl Addresses {
             match number.filter(|port| *port != 0) {
                 Some(number) if external && !olds.contains(&number) => {
                     if self.ports.contains(&number) {
-                        let why = "provided port is already allocated".to_owned();
-                        return Err((path, json!(number), why));
+                        let why = "provided port is already allocated";
+                        return Err(vec![FieldError::invalid(path, number, why)]);
                     }
                     if !PORTS.contains(&number) {
                         let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-                        return Err((path, json!(number), why.into()));
+                        return Err(vec![FieldError::invalid(path, number, why)]);
                     }
                     self.mark(number, dry_run);
                 }
@@ -166,6 +161,37 @@ impl Addresses {
 
 /// What is said of an address that is none.
 pub(super) const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+/// The families of addresses that a service has, one alone where it is given one: there are no others.
+fn choose_families(spec: &mut Map<String, Value>, without_address: bool) -> Result<(), Vec<FieldError>> {
+    const ONLY: &str = "IPv4";
+    const BOTH: &str = "RequireDualStack";
+    // Where somebody else says which addresses there are, they may be of any kind.
+    let any = without_address && spec.get("selector").is_none();
+    let (families, policy) = if any {
+        (json!([ONLY, "IPv6"]), BOTH)
+    } else {
+        (json!([ONLY]), "SingleStack")
+    };
+    spec.entry("ipFamilies").or_insert(families);
+    spec.entry("ipFamilyPolicy").or_insert_with(|| policy.into());
+    if any {
+        return Ok(());
+    }
+    let both = spec.get("ipFamilyPolicy").is_some_and(|policy| policy == BOTH);
+    let policy = both.then(|| {
+        let why = "this cluster is not configured for dual-stack services";
+        FieldError::invalid("spec.ipFamilyPolicy", BOTH, why)
+    });
+    let families = spec.get("ipFamilies").and_then(Value::as_array);
+    let families = families.into_iter().flatten().enumerate();
+    let families = families.filter(|(_, family)| *family != ONLY).map(|(index, family)| {
+        let path = format!("spec.ipFamilies[{index}]");
+        FieldError::invalid(path, family.clone(), "not configured on this cluster")
+    });
+    let wrong: Vec<_> = policy.into_iter().chain(families).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
 
 /// A service that becomes the name of another gives up the address that it had.
 fn give_up(spec: &mut Map<String, Value>, old: Option<&Value>) {
@@ -255,6 +281,19 @@ mod tests {
         addresses.take(&mut wanted, None, false).unwrap();
         let mut foreign = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1"}});
         assert!(addresses.take(&mut foreign, None, false).is_err());
+    }
+
+    #[test]
+    fn a_service_of_any_family_gets_no_selector_where_there_is_one_family() {
+        let mut addresses = Addresses::new(96);
+        let mut service = json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}});
+        addresses.take(&mut service, None, false).unwrap();
+        assert_eq!(service["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
+        let mut selecting = service.clone();
+        selecting["spec"]["selector"] = json!({"a": "b"});
+        let wrong = addresses.take(&mut selecting, Some(&service), false).unwrap_err();
+        let wrong: Vec<_> = wrong.iter().map(|error| error.path.as_str()).collect();
+        assert_eq!(wrong, ["spec.ipFamilyPolicy", "spec.ipFamilies[1]"]);
     }
 
     #[test]

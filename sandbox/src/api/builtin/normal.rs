@@ -71,8 +71,13 @@ fn fields(schema: &Schema, map: &mut Map<String, Value>, path: &str) -> Result<(
         }
         // The one field that is optional in a spec and plain in a status.
         let plain = name == "replicas" && schema.type_name() == Some("DeploymentStatus") && *value == 0;
-        // Definitions are stored as JSON, which tells an empty list from none.
-        let kept = name == "versions" && schema.type_name() == Some("CustomResourceDefinitionSpec");
+        let kept = matches!(
+            (schema.type_name(), name.as_str()),
+            // Definitions are stored as JSON, which tells an empty list from none.
+            (Some("CustomResourceDefinitionSpec"), "versions")
+                // Defaults tell them apart, before anything is stored.
+                | (Some("HPAScalingRules"), "policies")
+        );
         if value.is_null()
             || (is_empty(below, value) && !kept)
             || ((plain || is_zero(below, name, value)) && !schema.requires(name))

@@ -258,13 +258,8 @@ impl State {
         if call.resource.custom || call.resource.names.kind != "Service" || !call.request.subresource.is_empty() {
             return Ok(());
         }
-        self.addresses.take(object, old, dry_run).map_err(|(path, value, why)| {
-            let name = meta(object, "name");
-            ApiError::invalid(
-                &call.resource.group_kind(),
-                name,
-                &[FieldError::invalid(path, value, why)],
-            )
-        })
+        self.addresses
+            .take(object, old, dry_run)
+            .map_err(|wrong| ApiError::invalid(&call.resource.group_kind(), meta(object, "name"), &wrong))
     }
 }

@@ -4,17 +4,20 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::admit::Source;
-use crate::api::{
-    builtin,
-    clock::seconds,
-    convert::to_storage,
-    field_error::FieldError,
-    object::{is_terminating, map, meta, meta_value, set_meta},
-    options::WriteOptions,
-    resource::Generation,
-    state::{Call, Reply, State},
-    status::{ApiError, GroupResource},
-    store::{Key, Object},
+use crate::{
+    api::{
+        builtin,
+        clock::seconds,
+        convert::to_storage,
+        field_error::FieldError,
+        object::{is_terminating, map, meta, meta_value, set_meta},
+        options::WriteOptions,
+        resource::Generation,
+        state::{Call, Reply, State},
+        status::{ApiError, GroupResource},
+        store::{Key, Object},
+    },
+    schema::make_whole,
 };
 
 /// What only the server writes, and what a client that creates an object may not bring along.
@@ -79,6 +82,7 @@ impl State {
             builtin::label_namespace(&mut object);
         }
         call.validate_new(&object)?;
+        make_whole(&mut object);
         let key = Key::new(meta(&object, "namespace"), meta(&object, "name"));
         if let Some(existing) = self.store.get(call.table(), &key) {
             let mut error = ApiError::already_exists(&call.resource.name(), &key.name);

@@ -51,7 +51,7 @@ impl PatchKind {
                     Some(_) => ApiError::unprocessable(),
                     None => ApiError::bad_request(format!("error decoding patch: {error}")),
                 })?;
-                json_patch::patch(object, &lenient(object, patch)).map_err(|_| ApiError::unprocessable())
+                operate(object, patch).map_err(|_| ApiError::unprocessable())
             }
             Self::Strategic if call.resource.custom => {
                 let accepted = [
@@ -175,18 +175,29 @@ impl State {
     }
 }
 
-/// Kubernetes adds a field that is to be replaced and is not there.
-fn lenient(object: &Value, patch: json_patch::Patch) -> json_patch::Patch {
-    let lenient = |operation| match operation {
-        PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
-            PatchOperation::Add(AddOperation {
-                path: replace.path,
-                value: replace.value,
-            })
-        }
-        other => other,
-    };
-    json_patch::Patch(patch.0.into_iter().map(lenient).collect())
+/// Does one operation after the other, each on what the ones before it have left, as Kubernetes does: it adds a field that is
+/// to be replaced and is not there, and finds null where an object has no such field.
+fn operate(object: &mut Value, patch: json_patch::Patch) -> Result<(), json_patch::PatchError> {
+    for operation in patch.0 {
+        let operation = match operation {
+            PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
+                PatchOperation::Add(AddOperation {
+                    path: replace.path,
+                    value: replace.value,
+                })
+            }
+            PatchOperation::Test(test) if test.value.is_null() && lacks(object, test.path.as_str()) => continue,
+            other => other,
+        };
+        json_patch::patch(object, &[operation])?;
+    }
+    Ok(())
+}
+
+/// Whether a path ends at a field that an object could have and has not.
+fn lacks(object: &Value, path: &str) -> bool {
+    let parent = path.rsplit_once('/').and_then(|(parent, _)| object.pointer(parent));
+    parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
 }
 
 fn check_name(call: &Call<'_>, object: &Value) -> Result<(), ApiError> {

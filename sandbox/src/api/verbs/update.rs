@@ -6,17 +6,20 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::admit::Source;
-use crate::api::{
-    apply::keep_times,
-    builtin,
-    convert::to_storage,
-    field_error::FieldError,
-    object::{child, finalizers, map, meta, meta_value, set_meta},
-    options::WriteOptions,
-    resource::{Generation, Resource},
-    state::{Call, Reply, State},
-    status::{ApiError, MODIFIED},
-    store::Object,
+use crate::{
+    api::{
+        apply::keep_times,
+        builtin,
+        convert::to_storage,
+        field_error::FieldError,
+        object::{child, finalizers, map, meta, meta_value, set_meta},
+        options::WriteOptions,
+        resource::{Generation, Resource},
+        state::{Call, Reply, State},
+        status::{ApiError, MODIFIED},
+        store::Object,
+    },
+    schema::make_whole,
 };
 
 impl State {
@@ -109,6 +112,7 @@ impl State {
             return answer(old.clone());
         }
         call.validate_change(&new, &old.value)?;
+        make_whole(&mut new);
         if options.dry_run {
             return answer(Object::detached(new, old.revision));
         }

@@ -1,6 +1,7 @@
 //! Rollouts against a simulated ReplicaSet controller: each step applies the effects, then lets some pods come or go.
 
 mod histories;
+mod revisions;
 
 use std::collections::BTreeMap;
 
@@ -226,26 +227,6 @@ fn an_edit_of_the_template_rolls_within_the_bounds() {
 }
 
 #[test]
-fn an_edit_back_takes_the_old_set_again_as_a_new_revision() {
-    let mut world = World::new(&json!({"replicas": 1}));
-    world.settle();
-    let first = world.newest();
-    world.edit(&json!({"template": template("2")}));
-    world.settle();
-    world.edit(&json!({"template": template("1")}));
-    world.settle();
-    assert_eq!(world.newest(), first);
-    assert_eq!(
-        world.sets[&first].annotations()["deployment.kubernetes.io/revision"],
-        "3"
-    );
-    assert_eq!(
-        world.sets[&first].annotations()["deployment.kubernetes.io/revision-history"],
-        "1"
-    );
-}
-
-#[test]
 fn unhealthy_pods_of_the_old_set_go_first() {
     let mut world = World::new(&json!({"replicas": 4}));
     world.settle();
@@ -337,18 +318,6 @@ fn scaling_in_the_middle_of_a_rollout_keeps_proportions() {
     world.look(&[]);
     // 18 pods allowed instead of 13: 8 and 5 grow by 18/13, what rounding leaves goes to the larger.
     assert_eq!(world.sizes(), [11, 7]);
-}
-
-#[test]
-fn old_sets_beyond_the_limit_are_removed_oldest_first() {
-    let mut world = World::new(&json!({"replicas": 1, "revisionHistoryLimit": 1}));
-    for image in ["1", "2", "3", "4"] {
-        world.edit(&json!({"template": template(image)}));
-        world.settle();
-    }
-    let mut revisions: Vec<_> = world.sets.values().map(revision::of).collect();
-    revisions.sort_unstable();
-    assert_eq!(revisions, [3, 4]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What built-in objects are held to beyond their types: required fields, ranges, references within the object, and what
 //! an update may not change. As much of it as our users' mistakes touch; the rest is taken as it comes.
 
+mod autoscaler;
 mod container;
 mod event;
 mod others;
@@ -35,16 +36,18 @@ pub(super) fn check(names: &Resource, object: &Value, old: Option<&Value>) -> Ve
         "ReplicaSet" | "DaemonSet" | "StatefulSet" => workload::replicated(&mut errors, kind, spec, old_spec),
         "Job" => workload::job(&mut errors, spec),
         "Service" => service::service(&mut errors, spec, old_spec),
-        "HorizontalPodAutoscaler" => others::autoscaler(&mut errors, spec),
+        "HorizontalPodAutoscaler" => autoscaler::autoscaler(&mut errors, spec, old_spec),
         "PodDisruptionBudget" => others::budget(&mut errors, spec),
         "ConfigMap" | "Secret" => others::data(&mut errors, kind, object, old),
         "Lease" => others::lease(&mut errors, spec),
         "Node" => others::node(&mut errors, spec, old_spec),
         "EndpointSlice" => others::slice(&mut errors, object, old),
         "Event" => {
-            event::event(&mut errors, object, names.group.is_empty() || old.is_some());
-            if let Some(old) = old.filter(|_| !names.group.is_empty()) {
-                event::update(&mut errors, object, old);
+            event::any(&mut errors, object, &names.group);
+            match old {
+                _ if names.group.is_empty() => {}
+                None => event::new(&mut errors, object),
+                Some(old) => event::update(&mut errors, object, old),
             }
         }
         "RoleBinding" | "ClusterRoleBinding" => others::binding(&mut errors, object, old),
@@ -59,6 +62,7 @@ pub(super) fn check_status(names: &Resource, object: &Value) -> Vec<FieldError> 
     let mut errors = Errors::default();
     let status = object.get("status").unwrap_or(&Value::Null);
     match names.kind.as_str() {
+        "HorizontalPodAutoscaler" => autoscaler::status(&mut errors, status),
         kind @ ("Deployment" | "ReplicaSet") => workload::status(&mut errors, kind, status),
         "Service" => {
             let balancer = status.get("loadBalancer").unwrap_or(&Value::Null);
@@ -106,6 +110,11 @@ impl Errors {
 
     fn required(&mut self, path: impl Into<String>) {
         self.push(FieldError::required(path, ""));
+    }
+
+    /// The same, and what is there to be done.
+    fn missing(&mut self, path: impl Into<String>, why: &str) {
+        self.push(FieldError::required(path, why));
     }
 
     fn invalid(&mut self, path: impl Into<String>, value: impl Into<Value>, why: impl Into<String>) {

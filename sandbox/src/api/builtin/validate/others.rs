@@ -2,80 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Errors, indexed, is_set, list, text};
+use super::{Errors, is_set, list, text};
 use crate::api::field_error::FieldError;
-
-/// What autoscalers go by.
-const METRICS: [(&str, &str); 5] = [
-    ("ContainerResource", "containerResource"),
-    ("External", "external"),
-    ("Object", "object"),
-    ("Pods", "pods"),
-    ("Resource", "resource"),
-];
-
-pub(super) fn autoscaler(errors: &mut Errors, spec: &Value) {
-    let number = |field: &str| spec.get(field).and_then(Value::as_i64);
-    let (least, most) = (number("minReplicas").unwrap_or(1), number("maxReplicas").unwrap_or(0));
-    if least < 1 {
-        errors.invalid("spec.minReplicas", least, "must be greater than or equal to 1");
-    }
-    if most < 1 {
-        errors.invalid("spec.maxReplicas", most, "must be greater than 0");
-    }
-    if most < least {
-        errors.invalid(
-            "spec.maxReplicas",
-            most,
-            "must be greater than or equal to `minReplicas`",
-        );
-    }
-    let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
-    for field in ["kind", "name"] {
-        if text(target, field).is_empty() {
-            errors.required(format!("spec.scaleTargetRef.{field}"));
-        }
-    }
-    if text(target, "apiVersion").is_empty() {
-        errors.invalid(
-            "spec.scaleTargetRef.apiVersion",
-            "",
-            "apiVersion must specify API group",
-        );
-    }
-    let mut kinds = Vec::new();
-    for (path, metric) in indexed(spec, "metrics", "spec") {
-        kinds.push(text(metric, "type"));
-        self::metric(errors, metric, &path);
-    }
-    if least == 0 && !kinds.iter().any(|kind| matches!(*kind, "Object" | "External")) {
-        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
-        errors.push(FieldError::forbidden("spec.metrics", why));
-    }
-}
-
-fn metric(errors: &mut Errors, metric: &Value, path: &str) {
-    let kind = text(metric, "type");
-    if kind.is_empty() {
-        errors.push(FieldError::required(
-            format!("{path}.type"),
-            "must specify a metric source type",
-        ));
-    }
-    match METRICS.iter().find(|(known, _)| *known == kind) {
-        Some((_, field)) if is_set(metric, field) => {}
-        Some((_, field)) => {
-            let why = "must populate information for the given metric source";
-            errors.push(FieldError::required(format!("{path}.{field}"), why));
-        }
-        None => {
-            let error = FieldError::not_supported(format!("{path}.type"), kind, &METRICS.map(|(known, _)| known));
-            // It is found twice, and told twice.
-            errors.push(error.clone());
-            errors.push(error);
-        }
-    }
-}
 
 pub(super) fn budget(errors: &mut Errors, spec: &Value) {
     let value = |field: &str| spec.get(field).cloned().unwrap_or_default();
