@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::{collections::BTreeMap, process::Command};
+use std::{collections::BTreeMap, fs::Permissions, os::unix::fs::PermissionsExt as _, process::Command};
 
 use common::{SKERRY, Sandbox};
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -194,6 +194,11 @@ fn a_bench_of_the_edge_loses_nothing() {
 
 #[test]
 fn a_bench_of_the_edge_weighs_the_manager_and_the_local_controller() {
+    let folder = tempfile::tempdir().unwrap();
+    // That of this build: the one that is shipped takes minutes to build.
+    let program = folder.path().join("localcontroller");
+    std::fs::write(&program, format!("#!/bin/sh\nexec '{SKERRY}' localcontroller \"$@\"\n")).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     let printed = bench_edge(&[
         "--only=service-edits,services,local-controller",
         "--nodes=1",
@@ -201,7 +206,18 @@ fn a_bench_of_the_edge_weighs_the_manager_and_the_local_controller() {
         "--services=1",
         "--kept=5",
         "--reports=20",
+        &format!("--local-controller={}", program.display()),
     ]);
+    let size = std::fs::metadata(&program).unwrap().len();
+    let size = Value::from(size).as_f64().unwrap();
+    assert_eq!(values(&printed, "localcontroller_binary_bytes"), [size, size]);
+    let weighed = printed
+        .iter()
+        .filter(|(name, ..)| name.starts_with("localcontroller_rss") && !name.ends_with(".growth"));
+    for (name, conditions, _) in weighed {
+        assert_eq!(conditions["binary"], program.to_str().unwrap(), "{name}");
+        assert_eq!(conditions["binary_kind"], "as it was named", "{name}");
+    }
     are_there(
         &printed,
         &[
@@ -209,12 +225,19 @@ fn a_bench_of_the_edge_weighs_the_manager_and_the_local_controller() {
             "manager_rss_bytes.plain",
             "manager_rss_bytes.tls",
             "localcontroller_rss_bytes",
+            "localcontroller_rss_after_load_bytes",
+            "localcontroller_rss_peak_bytes",
+            "localcontroller_rss_bytes.tls",
+            "localcontroller_rss_after_load_bytes.tls",
+            "localcontroller_rss_peak_bytes.tls",
         ],
     );
     // With so little of everything these may be nought.
     for name in [
         "localcontroller_cpu_seconds_per_change",
         "localcontroller_cpu_seconds_per_report",
+        "localcontroller_cpu_seconds_per_change.tls",
+        "localcontroller_cpu_seconds_per_report.tls",
     ] {
         values(&printed, name);
     }

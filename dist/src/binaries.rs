@@ -15,26 +15,29 @@ use base64::Engine as _;
 use crate::Arch;
 
 /// What is shipped and has to be fast.
-const FAST: Set = Set {
+const FAST: Set<'static> = Set {
     // The whole workspace, for the sake of its features: with the same ones, `cargo run --release` and this share what they build.
     packages: "--workspace",
     binaries: &["skerry-globalmanager", "skerry-storage-initializer", "skerry-worker"],
-    release: "release",
+    profile: "release",
 };
 
 /// What is shipped and has to be small: it is on every node, and does no more than wait there most of the time.
-const SMALL: Set = Set {
+const SMALL: Set<'static> = Set {
     packages: "--package=skerry-localcontroller",
-    binaries: &["skerry-localcontroller"],
-    release: "node",
+    binaries: &[LOCAL_CONTROLLER],
+    profile: "node",
 };
 
+const LOCAL_CONTROLLER: &str = "skerry-localcontroller";
+
 /// Binaries that are built in one go.
-struct Set {
-    packages: &'static str,
-    binaries: &'static [&'static str],
-    /// Cargo's profile for their release.
-    release: &'static str,
+#[derive(Clone, Copy)]
+struct Set<'a> {
+    packages: &'a str,
+    binaries: &'a [&'a str],
+    /// Cargo's.
+    profile: &'a str,
 }
 
 /// How to build.
@@ -52,8 +55,23 @@ pub struct Build {
 pub fn build(root: &Path, how: &Build, to: &Path) -> anyhow::Result<()> {
     let bin = to.join("bin");
     fs::create_dir_all(&bin)?;
+    let target = how.arch.target();
+    let tools = if how.arch == Arch::HERE && runs("musl-gcc") {
+        vec![]
+    } else {
+        cross(target).to_vec()
+    };
     for set in [FAST, SMALL] {
-        let from = set.build(root, how)?;
+        let set = match &how.profile {
+            None => set,
+            // With one profile, all share what they build.
+            Some(profile) => Set {
+                packages: FAST.packages,
+                profile,
+                ..set
+            },
+        };
+        let from = set.build(root, Some(target), tools.clone())?;
         for binary in set.binaries {
             let built = from.join(binary);
             fs::copy(&built, bin.join(binary)).with_context(|| built.display().to_string())?;
@@ -62,33 +80,65 @@ pub fn build(root: &Path, how: &Build, to: &Path) -> anyhow::Result<()> {
     system(to)
 }
 
-impl Set {
-    /// Builds them; the folder that they are in.
-    fn build(&self, root: &Path, how: &Build) -> anyhow::Result<PathBuf> {
-        let target = how.arch.target();
-        let profile = how.profile.as_deref().unwrap_or(self.release);
-        // With one profile, all share what they build.
-        let packages = how.profile.as_ref().map_or(self.packages, |_| FAST.packages);
+/// A local controller that was built.
+#[derive(Debug)]
+pub struct LocalController {
+    /// Where it is.
+    pub binary: PathBuf,
+    /// Whether it is the one that is shipped. Else it has this machine's own C library, since musl is not there.
+    pub shipped: bool,
+}
+
+/// Builds the local controller alone for this machine, as it is shipped where that can be done.
+pub fn local_controller(root: &Path) -> anyhow::Result<LocalController> {
+    let target = Arch::HERE.target();
+    let shipped = runs("musl-gcc") && has_target(target);
+    let folder = SMALL.build(root, shipped.then_some(target), vec![])?;
+    Ok(LocalController {
+        binary: folder.join(LOCAL_CONTROLLER),
+        shipped,
+    })
+}
+
+impl Set<'_> {
+    /// Builds them for a target, or else as cargo does on this machine; the folder that they are in.
+    fn build(&self, root: &Path, target: Option<&str>, tools: Vec<(String, String)>) -> anyhow::Result<PathBuf> {
         let mut cargo = crate::cargo();
         cargo
             .current_dir(root)
-            .args(["build", "--locked", packages, "--target", target, "--profile", profile]);
+            .args(["build", "--locked", self.packages, "--profile", self.profile])
+            .args(target.into_iter().flat_map(|target| ["--target", target]))
+            .envs(tools);
         for binary in self.binaries {
             cargo.args(["--bin", binary]);
         }
-        if how.arch != Arch::HERE || !runs("musl-gcc") {
-            cargo.envs(cross(target));
-        }
         if !cargo.status().context("cargo cannot be started")?.success() {
+            let hint = target.map(|target| {
+                format!(
+                    " for {target}; is the target there (`rustup target add {target}`), and are either musl-tools or, for \
+                     another machine, clang, llvm and its musl-dev installed?"
+                )
+            });
             bail!(
-                "the binaries for {target} cannot be built; is the target there (`rustup target add {target}`), and are \
-                   either musl-tools or, for another machine, clang, llvm and its musl-dev installed?"
+                "{} cannot be built{}",
+                self.binaries.join(", "),
+                hint.unwrap_or_default()
             );
         }
-        let folder = if profile == "dev" { "debug" } else { profile };
-        let built = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-        Ok(built.join(target).join(folder))
+        let mut built = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        built.extend(target);
+        built.push(if self.profile == "dev" { "debug" } else { self.profile });
+        Ok(built)
     }
+}
+
+/// Whether Rust can build for it.
+fn has_target(target: &str) -> bool {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let libraries = Command::new(rustc)
+        .args(["--print", "target-libdir", "--target", target])
+        .output();
+    libraries.is_ok_and(|printed| Path::new(String::from_utf8_lossy(&printed.stdout).trim()).is_dir())
 }
 
 fn runs(program: &str) -> bool {

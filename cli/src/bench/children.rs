@@ -23,8 +23,8 @@ use tokio::{
 
 use crate::failure::Failure;
 
-/// Looks are this far apart at least: one costs as much as there are children.
-const LOOK: Duration = Duration::from_millis(20);
+/// Looks are this far apart at least: one costs as much as there are children. Nothing is timed by them.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A child that was seen.
 #[derive(Clone, Debug)]

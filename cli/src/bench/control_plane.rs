@@ -25,8 +25,18 @@ use crate::failure::Failure;
 const AT_ONCE: usize = 32;
 /// Whatever takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// The edited image.
-const EDITED: &str = "bench/edge:2";
+/// The images that all services get at the edge, one after the other, and how the figures of that are told apart: what stays
+/// as it is when all is done once more is not used up.
+const CHURNS: [Churn; 2] = [
+    Churn {
+        image: "bench/edge:2",
+        suffix: "",
+    },
+    Churn {
+        image: "bench/edge:3",
+        suffix: ".again",
+    },
+];
 
 /// What to measure on.
 #[derive(clap::Args)]
@@ -84,10 +94,12 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
     };
     say(number, "declaring");
     bench.declare().await?;
-    say(number, "editing");
-    bench.edit().await?;
-    say(number, "deleting all children");
-    bench.make_again().await?;
+    for churn in &CHURNS {
+        say(number, "editing");
+        bench.edit(churn).await?;
+        say(number, "deleting all children");
+        bench.make_again(churn).await?;
+    }
     bench.costs().await?;
     say(number, "deleting everything");
     bench.empty().await?;
@@ -114,6 +126,26 @@ async fn conditions(plane: &Plane, size: Size) -> Result<Map<String, Value>, Fai
         [("services", json!(size.services)), ("jobs", json!(size.jobs))],
         &server,
     ))
+}
+
+/// All services edited, then all children deleted.
+struct Churn {
+    image: &'static str,
+    suffix: &'static str,
+}
+
+impl Churn {
+    /// What a figure of it is called.
+    fn named(&self, figure: &str) -> String {
+        format!("{figure}{}", self.suffix)
+    }
+}
+
+/// How long after this the last child became as it is.
+fn last_change(seen: &Seen, begun: Instant) -> Duration {
+    let children = seen.values().filter(|child| Families::ours(&child.owner.0));
+    let last = children.map(|child| child.since).max();
+    last.unwrap_or(begun).saturating_duration_since(begun)
 }
 
 /// A round under way.
@@ -150,7 +182,7 @@ impl Bench<'_> {
         self.watched
             .until("all children", PATIENCE, |seen| self.families.complete(seen))
             .await?;
-        let present = begun.elapsed();
+        let present = last_change(&self.watched.seen(), begun);
         let number = f64::from(self.load.size.services + self.load.size.jobs);
         self.took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
         self.took("children_present_seconds", present.as_secs_f64(), "s");
@@ -171,9 +203,9 @@ impl Bench<'_> {
     }
 
     /// Edits every service; an edit is done when the Deployment at the edge carries it.
-    async fn edit(&mut self) -> Result<(), Failure> {
+    async fn edit(&mut self, churn: &Churn) -> Result<(), Failure> {
         let services = self.plane.api(SERVICE, &self.namespace);
-        let edit = self.load.edit(EDITED);
+        let edit = self.load.edit(churn.image);
         let begun = Instant::now();
         let sent: Vec<(String, Instant)> = stream::iter((0..self.load.size.services).map(Load::name))
             .map(async |name| {
@@ -189,7 +221,7 @@ impl Bench<'_> {
             .await?;
         let edited = |seen: &Seen| {
             seen.values()
-                .filter(|child| child.image.as_deref() == Some(EDITED))
+                .filter(|child| child.image.as_deref() == Some(churn.image))
                 .count()
         };
         self.watched
@@ -200,7 +232,7 @@ impl Bench<'_> {
         let seen = self.watched.seen();
         let carried: BTreeMap<&str, Instant> = seen
             .values()
-            .filter(|child| child.image.as_deref() == Some(EDITED))
+            .filter(|child| child.image.as_deref() == Some(churn.image))
             .map(|child| (child.owner.1.as_str(), child.since))
             .collect();
         let last = carried.values().max().copied().unwrap_or(begun);
@@ -210,15 +242,19 @@ impl Bench<'_> {
             .collect();
         waits.sort_by(f64::total_cmp);
         let number = f64::from(self.load.size.services);
-        self.took("edits_per_second", number / (last - begun).as_secs_f64(), "edits/s");
-        self.took("edit_to_child_p50_seconds", percentile(&waits, 50), "s");
-        self.took("edit_to_child_p99_seconds", percentile(&waits, 99), "s");
+        self.took(
+            churn.named("edits_per_second"),
+            number / (last - begun).as_secs_f64(),
+            "edits/s",
+        );
+        self.took(churn.named("edit_to_child_p50_seconds"), percentile(&waits, 50), "s");
+        self.took(churn.named("edit_to_child_p99_seconds"), percentile(&waits, 99), "s");
         self.manager.quiet().await;
         Ok(())
     }
 
     /// Deletes all children at once; they are made again when each is there under another uid.
-    async fn make_again(&mut self) -> Result<(), Failure> {
+    async fn make_again(&mut self, churn: &Churn) -> Result<(), Failure> {
         let before = self.watched.seen();
         let begun = Instant::now();
         // The very ones: what was made again under the name meanwhile stays.
@@ -242,8 +278,11 @@ impl Bench<'_> {
                     .complete_among(new.map(|(key, child)| (key.0, child.owner.0.as_str())))
             })
             .await?;
-        self.took("recreate_seconds", begun.elapsed().as_secs_f64(), "s");
+        let again = last_change(&self.watched.seen(), begun);
+        self.took(churn.named("recreate_seconds"), again.as_secs_f64(), "s");
         self.manager.quiet().await;
+        let memory = self.manager.costs.memory()?;
+        self.took(churn.named("manager_rss_after_churn_bytes"), memory.resident, "bytes");
         Ok(())
     }
 
@@ -265,7 +304,6 @@ impl Bench<'_> {
     async fn costs(&mut self) -> Result<(), Failure> {
         let counted = self.manager.counted().await?;
         let memory = self.manager.costs.memory()?;
-        self.took("manager_rss_after_churn_bytes", memory.resident, "bytes");
         self.took("manager_rss_peak_bytes", memory.peak, "bytes");
         self.took("manager_cpu_seconds", self.manager.costs.processor_seconds()?, "s");
         self.took("queue_depth_peak", self.manager.deepest_queue(), "resources");

@@ -1,4 +1,5 @@
-//! The authority of a bench: made before the manager looks for one, so that thousands of nodes need not join one by one.
+//! The authority of a bench: made before the manager looks for one, so that thousands of nodes need not join one by one. A real
+//! local controller does.
 
 use std::{
     io::Write as _,
@@ -6,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, Client,
@@ -14,6 +15,7 @@ use kube::{
 };
 use skerry_crds::names::identity::AUTHORITY;
 use skerry_edge::identity::Authority;
+use skerry_globalmanager::identity::operator;
 
 use super::super::place::refused;
 use crate::failure::Failure;
@@ -22,6 +24,9 @@ use crate::failure::Failure;
 pub(super) const CERTIFICATE: &str = "tls.crt";
 /// That with the key.
 pub(super) const KEY: &str = "tls.key";
+
+/// How long a join token is good: it is used at once.
+const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// Makes an authority: for the manager of `namespace`, and in a folder, for the nodes.
 pub(super) async fn make(client: &Client, namespace: &str, folder: &Path) -> Result<PathBuf, Failure> {
@@ -46,6 +51,15 @@ pub(super) async fn make(client: &Client, namespace: &str, folder: &Path) -> Res
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     secrets.create(&PostParams::default(), &secret).await.map_err(refused)?;
     Ok(folder)
+}
+
+/// Makes a join token for a node of that manager's; the file that it is in.
+pub(super) async fn invite(client: &Client, namespace: &str, node: &str, folder: &Path) -> Result<PathBuf, Failure> {
+    let token = operator::invite(client, namespace, node, LIFETIME).await;
+    let token = token.map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+    let file = folder.join(format!("{node}.token"));
+    keep(&file, &token.reveal()).map_err(|error| Failure::new(error, "see whether the disk is full"))?;
+    Ok(file)
 }
 
 /// Writes what nobody else may read.

@@ -177,7 +177,11 @@ impl Disturbed<'_> {
                 self.manager.end().await;
                 let stranger = Manager::start(&another).await?;
                 let begun = Instant::now();
-                let met = || stranger.figure("skerry_edge_connections_total");
+                // Its own node would come, too: what counts is who was asked where he belongs.
+                let met = async || {
+                    let refused = stranger.counted().await.ok()?.by("skerry_edge_refused_total", "reason");
+                    refused.get("other_cluster").copied()
+                };
                 while met().await < Some(self.sizes.nodes.into()) && begun.elapsed() < MEETING {
                     sleep(LOOK).await;
                 }

@@ -1,18 +1,23 @@
 //! How many edits a second reach the nodes, and how soon: through the API server, the real engine, the real protocol.
 //!
-//! The API server is measured alone, with the same edits, before and after: nothing can be faster than that. A server that
-//! grows slower or faster with what it holds does so on both sides. And once with somebody who only listens to what changes:
-//! nothing that hears of edits can be faster than that.
+//! The API server is measured alone, with the same edits of the same objects, before and after: nothing can be faster than
+//! that. A server that grows slower or faster with what it holds does so on both sides. What a manager says of an object is a
+//! part of it, and makes each edit dearer, so it has been said before the first of these. And once with somebody who only
+//! listens to what changes: nothing that hears of edits can be faster than that.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
 use super::{
-    super::figures::{Round, percentile},
+    super::{
+        figures::{Round, percentile},
+        manager::Manager,
+    },
     Sizes,
     busy::Busy,
-    declared::Kind,
+    declared::{Declared, Kind},
+    fleet::Fleet,
     matched::{self, Edit},
     world::{Link, World},
 };
@@ -22,15 +27,14 @@ use crate::{failure::Failure, scrape::Scraped};
 pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -> Result<Round, Failure> {
     let load = world.load(kind, nodes, nodes);
     load.declare().await?;
+    let (manager, fleet) = followed(world, &load, nodes, sizes).await?;
+    drop(fleet);
+    manager.end().await;
     let before = load.edit_in_rounds(sizes.rounds).await?;
     let listener = load.listen().await?;
     let heard = load.edit_in_rounds(sizes.rounds).await?;
     drop(listener);
-    let (manager, target) = world.manager(Link::Plain).await?;
-    let mut fleet = world.fleet()?;
-    fleet.connect(&target, 0..nodes, sizes.connects_per_second).await?;
-    fleet.have(load.generations().await?).await?;
-    manager.quiet().await;
+    let (manager, mut fleet) = followed(world, &load, nodes, sizes).await?;
     // What was stored before the edits is not theirs.
     fleet.stored().await?;
     let (calls, bodies) = (manager.counted().await?, fleet.look().await?.bodies);
@@ -89,6 +93,16 @@ pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -
         took(&format!("api_calls_per_edit.{verb}"), calls / number, "requests");
     }
     Ok(round)
+}
+
+/// A manager that has nothing more to do, and nodes that have all that is declared.
+async fn followed(world: &World, load: &Declared<'_>, nodes: u32, sizes: &Sizes) -> Result<(Manager, Fleet), Failure> {
+    let (manager, target) = world.manager(Link::Plain).await?;
+    let mut fleet = world.fleet()?;
+    fleet.connect(&target, 0..nodes, sizes.connects_per_second).await?;
+    fleet.have(load.generations().await?).await?;
+    manager.quiet().await;
+    Ok((manager, fleet))
 }
 
 /// What tells the figures of services from those of Datasets.

@@ -10,13 +10,18 @@ use std::{
 };
 
 use serde_json::json;
+use skerry_dist::binaries;
 use skerry_localcontroller::worker_api::limits;
-use tokio::time::{Instant, interval, sleep};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, interval, sleep},
+};
 
 use super::{
     super::{costs::Costs, figures::Round, manager::Manager, say},
     Sizes,
     declared::{Declared, Kind},
+    fleet::Target,
     orders::node,
     syncs::Syncs,
     world::{Link, World},
@@ -31,93 +36,84 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Whatever takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Where there is no local controller to measure.
+const HINT: &str = "name one with --local-controller, or leave this measurement out with --only";
 
-/// Measures with so many objects.
+/// Measures with so many objects: in plain, then over TLS, which weighs more and leaves the disk as it is.
 pub(super) async fn take(world: &World, objects: u32, sizes: &Sizes) -> Result<Round, Failure> {
+    let subject = Subject::find(sizes.local_controller.clone()).await?;
     let datasets = world.load(Kind::Dataset, objects, 1);
     let service = world.load(Kind::Service, 1, 1);
     datasets.declare().await?;
     service.declare().await?;
-    let (manager, target) = world.manager(Link::Plain).await?;
-    let binary = binary(sizes);
-    let (program, role) = &binary;
-    let controller = Controller::start(program, role, target.manager, world.folder())?;
-    controller
-        .until("all objects", |items| items >= f64::from(objects + 1))
-        .await?;
-    manager.quiet().await;
-    let worker = service.edge_worker(0).await?;
-    let idle = controller.costs.memory()?;
-
     let mut round = Round::new(world.conditions([
         ("objects", json!(objects)),
         ("reports", json!(sizes.reports)),
-        ("binary", json!(program)),
+        ("binary", json!(subject.program)),
+        ("binary_kind", json!(subject.kind)),
     ]));
-    round.took("localcontroller_rss_bytes", idle.resident, "bytes");
-    let loads = Loads {
-        world,
-        datasets: &datasets,
-        manager: &manager,
-        controller: &controller,
-        worker: &worker,
-        sizes,
-    };
-    for load in [Load::Changes, Load::Reports] {
-        let processor = controller.costs.processor_seconds()?;
-        let messages = loads.put(load).await?;
-        let processor = controller.costs.processor_seconds()? - processor;
-        let message = load.word();
-        round.took(
-            format!("localcontroller_cpu_seconds_per_{message}"),
-            processor / messages,
-            "s",
-        );
-    }
-    let loaded = controller.costs.memory()?;
-    round.took("localcontroller_rss_after_load_bytes", loaded.resident, "bytes");
-    round.took("localcontroller_rss_peak_bytes", loaded.peak, "bytes");
-    // Once more, since whoever counts system calls makes them slow.
-    for load in [Load::Changes, Load::Reports] {
-        let Some(syncs) = Syncs::count(controller.costs.pid(), world.folder()).await else {
-            say("syncs of the disk are not counted: strace is not there, or may not look at processes");
-            break;
+    round.took("localcontroller_binary_bytes", subject.bytes, "bytes");
+    for link in Link::ALL {
+        let (manager, target) = world.manager(link).await?;
+        let controller = Controller::start(&subject.program, world, link, &target).await?;
+        controller
+            .until("all objects", |items| items >= f64::from(objects + 1))
+            .await?;
+        manager.quiet().await;
+        let worker = service.edge_worker(0).await?;
+        let loads = Loads {
+            world,
+            datasets: &datasets,
+            manager: &manager,
+            controller: &controller,
+            worker: &worker,
+            sizes,
         };
-        let messages = loads.put(load).await?;
-        let counted = syncs.end().await?;
-        round.took(
-            format!("localcontroller_fsyncs_per_{}", load.word()),
-            counted / messages,
-            "fsyncs",
-        );
+        loads.weigh(link, &mut round).await?;
+        if link == Link::Plain {
+            loads.count_syncs(&mut round).await?;
+        }
+        controller.process.end().await;
+        manager.end().await;
     }
-    if role.is_empty()
-        && let Ok(file) = std::fs::metadata(program)
-    {
-        #[expect(clippy::cast_precision_loss, reason = "the size of a binary fits")]
-        round.took("localcontroller_binary_bytes", file.len() as f64, "bytes");
-    }
-    controller.process.end().await;
-    manager.end().await;
     Ok(round)
 }
 
-/// The binary to measure, and what makes it a local controller: one that is named, or built as it is shipped, or beside this;
-/// or else this.
-fn binary(sizes: &Sizes) -> (PathBuf, &'static [&'static str]) {
-    const NAME: &str = "skerry-localcontroller";
-    let this = std::env::current_exe().unwrap_or_default();
-    // Where cargo puts what `skerry-dist` builds, from where it puts this.
-    let folder = format!("{}-unknown-linux-musl/node", std::env::consts::ARCH);
-    let shipped = this.ancestors().nth(2).map(|target| target.join(folder).join(NAME));
-    let named = sizes.local_controller.clone();
-    let there = |file: &PathBuf| file.exists();
-    if let Some(shipped) = named.or_else(|| shipped.filter(there)) {
-        return (shipped, &[]);
+/// The program that is measured.
+struct Subject {
+    program: PathBuf,
+    /// Which one it is, for the conditions.
+    kind: &'static str,
+    bytes: f64,
+}
+
+impl Subject {
+    /// The one that is named, or else one that is built now as it is shipped: never another one, which may weigh twice as much,
+    /// nor one of before.
+    async fn find(named: Option<PathBuf>) -> Result<Self, Failure> {
+        let (program, kind) = match named {
+            Some(named) => (named, "as it was named"),
+            None => Self::build().await?,
+        };
+        let file = std::fs::metadata(&program)
+            .map_err(|error| Failure::new(format!("{}: {error}", program.display()), HINT))?;
+        #[expect(clippy::cast_precision_loss, reason = "the size of a binary fits")]
+        let bytes = file.len() as f64;
+        Ok(Self { program, kind, bytes })
     }
-    say("the local controller that is measured is not as small as the one that is shipped, which skerry-dist builds");
-    let beside = Some(this.with_file_name(NAME)).filter(there);
-    beside.map_or((this, &["localcontroller"]), |beside| (beside, &[]))
+
+    async fn build() -> Result<(PathBuf, &'static str), Failure> {
+        say("the local controller is built as it is shipped, which takes minutes where that was not done before");
+        let cargo = || binaries::local_controller(&skerry_dist::root());
+        let built = spawn_blocking(cargo).await.map_err(|error| Failure::new(error, HINT))?;
+        let built = built.map_err(|error| Failure::new(format!("{error:#}"), HINT))?;
+        let kind = if built.shipped {
+            "as it is shipped"
+        } else {
+            "as it is shipped, but with this machine's C library instead of musl"
+        };
+        Ok((built.binary, kind))
+    }
 }
 
 /// A local controller that runs.
@@ -128,11 +124,18 @@ struct Controller {
 }
 
 impl Controller {
-    fn start(program: &Path, role: &[&str], manager: SocketAddr, folder: &Path) -> Result<Self, Failure> {
+    /// Starts one with nothing in its store.
+    async fn start(program: &Path, world: &World, link: Link, target: &Target) -> Result<Self, Failure> {
+        let (folder, name) = (world.folder(), node(0));
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let (manager, port) = (manager.to_string(), address.port().to_string());
-        let (root, name) = (folder.join("node").display().to_string(), node(0));
-        let arguments = [
+        let port = address.port().to_string();
+        let root = folder.join(format!("node-{}", link.word())).display().to_string();
+        let (manager, token) = match link {
+            Link::Plain => (target.manager.to_string(), None),
+            Link::Tls => (format!("wss://{}", target.manager), Some(world.invite(&name).await?)),
+        };
+        let token = token.map(|file| file.display().to_string());
+        let mut arguments = vec![
             "--gm-address",
             &manager,
             "--node-name",
@@ -144,7 +147,7 @@ impl Controller {
             "--rootfs-mount-dir",
             &root,
         ];
-        let arguments = [role, arguments.as_slice()].concat();
+        arguments.extend(token.iter().flat_map(|file| ["--join-token-file", file]));
         let process = Process::start_program(program, "localcontroller", &arguments, &[], folder)?;
         let hint = || format!("{} says more", folder.join("localcontroller.log").display());
         let costs = Costs::of(&process).ok_or_else(|| Failure::new("the local controller ended at once", hint()))?;
@@ -221,6 +224,44 @@ struct Loads<'a> {
 }
 
 impl Loads<'_> {
+    /// What it weighs before, after and at most, and what a message costs it.
+    async fn weigh(&self, link: Link, round: &mut Round) -> Result<(), Failure> {
+        let costs = &self.controller.costs;
+        let suffix = match link {
+            Link::Plain => "",
+            Link::Tls => ".tls",
+        };
+        let idle = costs.memory()?;
+        round.took(format!("localcontroller_rss_bytes{suffix}"), idle.resident, "bytes");
+        for load in [Load::Changes, Load::Reports] {
+            let before = costs.processor_seconds()?;
+            let messages = self.put(load).await?;
+            let processor = costs.processor_seconds()? - before;
+            let name = format!("localcontroller_cpu_seconds_per_{}{suffix}", load.word());
+            round.took(name, processor / messages, "s");
+        }
+        let loaded = costs.memory()?;
+        for (figure, bytes) in [("after_load", loaded.resident), ("peak", loaded.peak)] {
+            round.took(format!("localcontroller_rss_{figure}_bytes{suffix}"), bytes, "bytes");
+        }
+        Ok(())
+    }
+
+    /// How often a message has it sync the disk. Once more, since whoever counts system calls makes them slow.
+    async fn count_syncs(&self, round: &mut Round) -> Result<(), Failure> {
+        for load in [Load::Changes, Load::Reports] {
+            let Some(syncs) = Syncs::count(self.controller.costs.pid(), self.world.folder()).await else {
+                say("syncs of the disk are not counted: strace is not there, or may not look at processes");
+                break;
+            };
+            let messages = self.put(load).await?;
+            let counted = syncs.end().await?;
+            let name = format!("localcontroller_fsyncs_per_{}", load.word());
+            round.took(name, counted / messages, "fsyncs");
+        }
+        Ok(())
+    }
+
     /// Puts one on it, and waits until all is done; how many messages that were.
     async fn put(&self, load: Load) -> Result<f64, Failure> {
         let messages = match load {

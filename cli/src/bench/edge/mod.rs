@@ -110,7 +110,7 @@ struct Sizes {
     /// How many reports its workers send
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     reports: u32,
-    /// The local controller to measure; where this is absent, skerry-localcontroller beside this binary, or this binary
+    /// The local controller to measure; where this is absent, cargo builds the one that is shipped
     #[arg(long, value_name = "FILE")]
     local_controller: Option<PathBuf>,
     /// How many nodes a second begin to connect, where that is not what is measured

@@ -138,6 +138,11 @@ impl World {
         Ok((Manager::start(&setup).await?, self.target(&setup)))
     }
 
+    /// A file with a join token for a node.
+    pub(super) async fn invite(&self, node: &str) -> Result<PathBuf, Failure> {
+        authority::invite(&self.plane.client, self.namespace(), node, self.folder()).await
+    }
+
     /// A process for nodes.
     pub(super) fn fleet(&self) -> Result<Fleet, Failure> {
         Fleet::start(self.folder())
