@@ -119,7 +119,14 @@ impl Objects {
             }
         }
         let wanted = number(&deployment.data, "/spec/replicas");
-        (number(&deployment.data, "/status/updatedReplicas") != wanted).then_some("its rollout")
+        let all_are = |count| number(&deployment.data, count) == wanted;
+        if !all_are("/status/updatedReplicas") {
+            return Some("its rollout");
+        }
+        let kept = number(&deployment.data, "/spec/revisionHistoryLimit") + 1;
+        let is_complete = all_are("/status/replicas") && all_are("/status/availableReplicas");
+        let are_too_many = i64::try_from(sets.len()).is_ok_and(|sets| sets > kept);
+        (is_complete && are_too_many).then_some("the end of its old ReplicaSets")
     }
 
     fn of_replica_set(&self, set: &DynamicObject) -> Option<&'static str> {
@@ -236,17 +243,18 @@ mod tests {
         }
     }
 
-    /// A Deployment of one pod that is up, but for one object that is as given.
+    /// A Deployment of one pod that is up, with an earlier template, but for one object that is as given.
     fn but_for(kind: &'static str, changed: &Value) -> Option<Awaited> {
         let mut objects = Objects::default();
-        let counts = json!({"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1});
+        let counts = json!({"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1,
+            "availableReplicas": 1});
         let up = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
             "containerStatuses": [{"state": {"running": {}}}]});
         let all = [
             (
                 "Deployment",
-                json!({"metadata": {"name": "d", "uid": "d", "generation": 1}, "spec": {"replicas": 1},
-                "status": counts}),
+                json!({"metadata": {"name": "d", "uid": "d", "generation": 1},
+                "spec": {"replicas": 1, "revisionHistoryLimit": 10}, "status": counts}),
             ),
             (
                 "ReplicaSet",
@@ -259,6 +267,8 @@ mod tests {
                 "spec": {"nodeName": "n"}, "status": up}),
             ),
         ];
+        let old = json!({"metadata": {"name": "old", "ownerReferences": owned_by("d")}, "spec": {"replicas": 0}});
+        put(&mut objects, "ReplicaSet", old);
         for (known, mut object) in all {
             if known == kind {
                 json_patch(&mut object, changed);
@@ -298,6 +308,11 @@ mod tests {
                 "Deployment",
                 json!({"spec": {"replicas": 2}}),
                 Some("Deployment d: its rollout"),
+            ),
+            (
+                "Deployment",
+                json!({"spec": {"revisionHistoryLimit": 0}}),
+                Some("Deployment d: the end of its old ReplicaSets"),
             ),
             (
                 "ReplicaSet",

@@ -53,6 +53,8 @@ pub const BEAT: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(3);
 /// On a real control plane nobody waits longer than this for time to pass: its own waits are set to be shorter.
 const LONG_ENOUGH: Duration = Duration::from_secs(8);
+/// Clients have their watches end sooner.
+const LONGER_THAN_WATCHES: Duration = Duration::from_secs(1200);
 
 /// The cluster and the manager.
 pub struct World {
@@ -290,6 +292,22 @@ impl World {
                 self.wait(sleep(time.min(LONG_ENOUGH))).await;
                 // What is due by then may take its time.
                 self.settle().await;
+            }
+        }
+    }
+
+    /// Lets the manager's watches come to their end while it is answered nothing: in memory in their time, of which a minute
+    /// passes at once.
+    pub async fn end_watches(&self) {
+        match &self.api {
+            Server::Sandbox(_) => self.pass(LONGER_THAN_WATCHES).await,
+            Server::Cluster(borrowed) => {
+                let wire = &borrowed.wire;
+                wire.end_watches(MANAGER);
+                self.until("the end of all watches", async || {
+                    (wire.watches(MANAGER) == 0).then_some(())
+                })
+                .await;
             }
         }
     }

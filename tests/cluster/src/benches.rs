@@ -1,9 +1,10 @@
 //! The benches of the command line, each on a control plane of its own.
 
 use std::{
+    io::{BufRead as _, BufReader},
     net::Ipv4Addr,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     thread,
 };
 
@@ -11,7 +12,8 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    control_plane::{ALONE, ControlPlane, Site, on_cores},
+    bounds::{self, Figure},
+    control_plane::{ALONE, ControlPlane, Processors, Site},
     enclosure::FOLDER,
     programs::{built, command_line},
 };
@@ -89,43 +91,70 @@ impl Bench {
         })
     }
 
-    /// Runs it; its figures go to the caller's output.
-    pub fn measure(&self, kubernetes: &Path) -> anyhow::Result<()> {
-        let (theirs, ours) = self.subject.cores()?.unzip();
+    /// Runs it; its figures go to the caller's output. Whether they are as they should be.
+    pub fn measure(&self, kubernetes: &Path) -> anyhow::Result<bool> {
+        let (theirs, ours) = self.subject.processors()?;
         let mut plane = ControlPlane::start(Site {
             kubernetes: kubernetes.to_owned(),
             folder: Path::new(FOLDER).join("bench"),
             address: Ipv4Addr::LOCALHOST,
             port: 10_950,
-            cores: theirs,
+            processors: theirs,
             netns: None,
             known: None,
             hasty: false,
             memory: ALONE,
             without: self.subject.without(),
             manager_in: None,
+            strict: false,
         })?;
         println!("{}", self.subject.preface());
-        let mut bench = match ours {
-            Some(cores) => on_cores(&cores, &self.skerry),
-            None => Command::new(&self.skerry),
-        };
-        let status = bench
+        let mut bench = ours.command(&self.skerry);
+        bench
             .arg("bench")
             .args(self.subject.arguments())
+            .arg("--json")
             .arg("--kubeconfig")
-            .arg(plane.access().admin)
-            .status()
-            .with_context(|| format!("starting {}", self.skerry.display()))?;
+            .arg(plane.access().admin);
+        let figures = figures(bench.stdout(Stdio::piped()))?;
         plane.check()?;
-        if !status.success() {
-            bail!("the bench ended with {status}");
+        let broken = bounds::broken(&figures, self.subject.is_large());
+        for broken in &broken {
+            println!("error: {broken}");
         }
-        Ok(())
+        Ok(broken.is_empty())
     }
 }
 
+/// What a bench prints for programs, said for people meanwhile.
+fn figures(bench: &mut Command) -> anyhow::Result<Vec<Figure>> {
+    let mut process = bench.spawn().context("starting the bench")?;
+    let told = process.stdout.take().context("its output is piped")?;
+    let mut figures = Vec::new();
+    for line in BufReader::new(told).lines() {
+        let figure: Figure = serde_json::from_str(&line?).context("reading a figure")?;
+        println!("{figure}");
+        figures.push(figure);
+    }
+    let status = process.wait()?;
+    if !status.success() {
+        bail!("the bench ended with {status}");
+    }
+    Ok(figures)
+}
+
+/// From how many services or nodes on times tell of the manager, and not of how long it takes until anything begins.
+const LARGE: u32 = 300;
+
 impl Subject {
+    /// Whether the load tells of speed.
+    fn is_large(&self) -> bool {
+        match self {
+            Self::Manager { services, .. } => *services >= LARGE,
+            Self::Edge { nodes, .. } => *nodes >= LARGE,
+        }
+    }
+
     fn arguments(&self) -> Vec<String> {
         match self {
             Self::Manager { services, jobs } => vec![
@@ -143,10 +172,10 @@ impl Subject {
         }
     }
 
-    /// Which cores the control plane has, and which all others have; none where they share all.
-    fn cores(&self) -> anyhow::Result<Option<(String, String)>> {
+    /// What the control plane runs on, and what all others do.
+    fn processors(&self) -> anyhow::Result<(Processors, Processors)> {
         match self {
-            Self::Manager { .. } => Ok(None),
+            Self::Manager { .. } => Ok((Processors::All, Processors::All)),
             // What an API server takes is to be compared with what it takes beside a manager, which elsewhere runs on another
             // machine.
             Self::Edge { .. } => Ok(halves(thread::available_parallelism()?.get())),
@@ -186,10 +215,15 @@ impl Subject {
     }
 }
 
-/// So many cores, in two halves, as `taskset` names them; one cannot be halved.
-fn halves(cores: usize) -> Option<(String, String)> {
-    let half = cores / 2;
-    (half > 0).then(|| (format!("0-{}", half - 1), format!("{half}-{}", cores - 1)))
+/// So many cores in two halves; one cannot be halved.
+fn halves(cores: usize) -> (Processors, Processors) {
+    match cores / 2 {
+        0 => (Processors::All, Processors::All),
+        half => (
+            Processors::These(format!("0-{}", half - 1)),
+            Processors::These(format!("{half}-{}", cores - 1)),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -198,9 +232,10 @@ mod tests {
 
     #[test]
     fn cores_are_halved() {
-        assert_eq!(halves(1), None);
-        assert_eq!(halves(2), Some(("0-0".to_owned(), "1-1".to_owned())));
-        assert_eq!(halves(5), Some(("0-1".to_owned(), "2-4".to_owned())));
+        let these = |cores: &str| Processors::These(cores.to_owned());
+        assert_eq!(halves(1), (Processors::All, Processors::All));
+        assert_eq!(halves(2), (these("0-0"), these("1-1")));
+        assert_eq!(halves(5), (these("0-1"), these("2-4")));
     }
 
     #[test]

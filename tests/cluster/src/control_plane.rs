@@ -27,10 +27,26 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SERVICES: &str = "198.18.0.0/16";
 const FIRST_SERVICE: &str = "198.18.0.1";
 
-/// The memory of a component where several control planes work side by side.
-pub const AMONG_OTHERS: &str = "1GiB";
-/// That of one that has the machine to itself, and thousands of objects.
-pub const ALONE: &str = "6GiB";
+/// How a component's memory is cleaned, in the words of Go's runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// By how many percent of what is in use the heap grows until it is cleaned.
+    growth: &'static str,
+    /// What it grows to before it is cleaned whatever that costs.
+    limit: &'static str,
+}
+
+/// Where several control planes work side by side: memory is cheaper than time, as long as there is some.
+pub const AMONG_OTHERS: Memory = Memory {
+    growth: "400",
+    limit: "1GiB",
+};
+/// Where one has the machine to itself and thousands of objects. The limit is out of reach: whoever meets it only with the
+/// larger of two loads is slow with that alone.
+pub const ALONE: Memory = Memory {
+    growth: "200",
+    limit: "12GiB",
+};
 
 /// Where a control plane lives.
 #[derive(Clone, Debug)]
@@ -43,8 +59,8 @@ pub struct Site {
     pub address: Ipv4Addr,
     /// The first of four ports.
     pub port: u16,
-    /// The cores to run on, as `taskset` names them; none for all.
-    pub cores: Option<String>,
+    /// What it runs on.
+    pub processors: Processors,
     /// The network namespace to run in; none for that of the caller.
     pub netns: Option<String>,
     /// What is there before the controllers start, if anything: a file or a folder. Kinds, say, of which the garbage
@@ -52,23 +68,25 @@ pub struct Site {
     pub known: Option<PathBuf>,
     /// Whether nodes are given up within seconds, as tests that cannot wait for minutes ask.
     pub hasty: bool,
-    /// What the heap of one component grows to before it is cleaned whatever that costs: [`AMONG_OTHERS`] or [`ALONE`].
-    pub memory: &'static str,
+    /// The memory of each component: [`AMONG_OTHERS`] or [`ALONE`].
+    pub memory: Memory,
     /// Controllers that do not run, of those that do by default.
     pub without: &'static [&'static str],
     /// The namespace that the chart installs the manager into, if it does.
     pub manager_in: Option<&'static str>,
+    /// Whether an object holds up the deletion of its owner only if whoever says so may hold that up, as on `OpenShift`.
+    pub strict: bool,
 }
 
 impl Site {
     /// A command that runs at this site.
     pub fn command(&self, program: &Path) -> Command {
-        let mut command = match &self.cores {
-            Some(cores) => on_cores(cores, program),
-            None => command(self.netns.as_deref(), program),
+        let mut command = match self.netns.as_deref() {
+            Some(netns) => command(netns, program),
+            None => self.processors.command(program),
         };
-        // Memory is cheaper here than time, as long as there is some.
-        command.env("GOGC", "400").env("GOMEMLIMIT", self.memory);
+        let Memory { growth, limit } = self.memory;
+        command.env("GOGC", growth).env("GOMEMLIMIT", limit);
         command
     }
 
@@ -79,24 +97,44 @@ impl Site {
     }
 }
 
-/// A command that runs on some cores alone, and all that it starts.
-pub(crate) fn on_cores(cores: &str, program: &Path) -> Command {
-    let mut command = Command::new("taskset");
-    command.args(["--cpu-list", cores]).arg(program);
-    command
+/// Which processors something has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Processors {
+    /// All, as everybody.
+    All,
+    /// These alone, as `taskset` names them.
+    These(String),
+    /// What others leave of them.
+    Spare,
+}
+
+impl Processors {
+    /// A command that has these, and all that it starts.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = match self {
+            Self::All => return Command::new(program),
+            Self::These(cores) => {
+                let mut command = Command::new("taskset");
+                command.args(["--cpu-list", cores]);
+                command
+            }
+            Self::Spare => {
+                let mut command = Command::new("nice");
+                command.args(["-n", "10"]);
+                command
+            }
+        };
+        command.arg(program);
+        command
+    }
 }
 
 /// A command in a network namespace.
-pub(crate) fn command(netns: Option<&str>, program: &Path) -> Command {
-    match netns {
-        None => Command::new(program),
-        Some(netns) => {
-            // `ip netns exec` would hide /sys/fs/cgroup.
-            let mut command = Command::new("nsenter");
-            command.arg(format!("--net=/run/netns/{netns}")).arg("--").arg(program);
-            command
-        }
-    }
+pub(crate) fn command(netns: &str, program: &Path) -> Command {
+    // `ip netns exec` would hide /sys/fs/cgroup.
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/run/netns/{netns}")).arg("--").arg(program);
+    command
 }
 
 /// What a test needs to reach a control plane.
@@ -354,6 +392,9 @@ fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Pr
         .args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"]);
     if let Some(manager) = site.manager() {
         command.args(rights::recording(&site.folder, &manager)?);
+    }
+    if site.strict {
+        command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
     }
     if site.hasty {
         command.args([

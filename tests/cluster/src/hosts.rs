@@ -13,7 +13,7 @@ use skerry_dist::{
 };
 
 use crate::{
-    control_plane::{AMONG_OTHERS, ControlPlane, Site, command},
+    control_plane::{AMONG_OTHERS, ControlPlane, Processors, Site, command},
     network::{self, CLOUD, EDGE},
     node::{Node, PAUSE},
     process::{Process, until},
@@ -57,13 +57,14 @@ impl Hosts {
             folder: folder.join("control-plane"),
             address: CLOUD.address,
             port: 6443,
-            cores: None,
+            processors: Processors::All,
             netns: Some(CLOUD.name.to_owned()),
             known: None,
             hasty: false,
             memory: AMONG_OTHERS,
             without: &[],
             manager_in: Some(SEDNA),
+            strict: false,
         })?;
         let name_server = serve_names(&plane, programs, folder)?;
         let mut images = images.to_vec();
@@ -110,7 +111,7 @@ fn serve_names(plane: &ControlPlane, programs: &Programs, folder: &Path) -> anyh
             kubeconfig.display()
         ),
     )?;
-    let mut run = command(Some(CLOUD.name), &programs.coredns);
+    let mut run = command(CLOUD.name, &programs.coredns);
     run.arg("-conf").arg(&file);
     Process::start("coredns", folder, run)
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     env, fs,
+    io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -42,32 +43,28 @@ impl Surroundings {
     }
 }
 
-/// Kills `start`, a run of this program, once it says that all is up, and looks whether anything is left.
-pub fn none_after_a_kill(mut start: Command) -> anyhow::Result<()> {
+/// Kills two runs of this program, one while it starts and one once it says that all is up, and looks whether anything is left.
+pub fn none_after_kills(start: impl Fn() -> anyhow::Result<Command>) -> anyhow::Result<()> {
     // One of its own: in that of all, others come and go.
     let temporary = env::temp_dir().join(format!("skerry-leftovers-{}", std::process::id()));
     fs::create_dir(&temporary).with_context(|| format!("making {}", temporary.display()))?;
-    let held = none_after(start.env("TMPDIR", &temporary), &temporary);
+    let held = none_after(start, &temporary);
     fs::remove_dir_all(&temporary)?;
     held
 }
 
-fn none_after(start: &mut Command, temporary: &Path) -> anyhow::Result<()> {
+fn none_after(start: impl Fn() -> anyhow::Result<Command>, temporary: &Path) -> anyhow::Result<()> {
     let before = Surroundings::look()?;
-    let mut child = start.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let group = enclosure::group_of(child.id());
-    let up = wait_until_up(&mut child);
-    let there = processes_of(&group)?;
-    // Not a word of farewell: nobody of its own is left to clean up.
-    child.kill()?;
-    child.wait()?;
-    up?;
-    ensure!(there.len() > 10, "hardly anything ran: {there:?}");
-    until(PATIENCE, || {
-        let left = processes_of(&group)?;
-        Ok((left.is_empty() && cgroups_of(&group)?.is_empty()).then_some(()))
-    })
-    .with_context(|| format!("left: {:?} and {:?}", processes_of(&group), cgroups_of(&group)))?;
+    let run = || Killed::start(start()?.env("TMPDIR", temporary));
+    // What the first one leaves goes while the second one starts.
+    let runs = [run()?.while_it_starts()?, run()?.once_it_is_up()?];
+    for (group, told) in runs {
+        until(PATIENCE, || {
+            let left = processes_of(&group)?;
+            Ok((left.is_empty() && cgroups_of(&group)?.is_empty()).then_some(()))
+        })
+        .with_context(|| format!("{told}, left: {:?} and {:?}", processes_of(&group), cgroups_of(&group)))?;
+    }
     let after = Surroundings::look()?;
     ensure!(after == before, "before: {before:#?}\nafter: {after:#?}");
     let files: Vec<_> = fs::read_dir(temporary)?.collect::<Result<_, _>>()?;
@@ -75,8 +72,49 @@ fn none_after(start: &mut Command, temporary: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A run that will be killed: its process, and its cgroup.
+struct Killed {
+    child: Child,
+    group: String,
+}
+
+impl Killed {
+    fn start(run: &mut Command) -> anyhow::Result<Self> {
+        let child = run.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let group = enclosure::group_of(child.id());
+        Ok(Self { child, group })
+    }
+
+    /// When the hosts are joined, and etcd and the API server have begun to start.
+    fn while_it_starts(mut self) -> anyhow::Result<(String, &'static str)> {
+        let begun = until(PATIENCE, || {
+            let there = processes_of(&self.group)?;
+            let of_kubernetes = there.iter().filter(|process| process.ends_with(" kubernetes"));
+            Ok((of_kubernetes.count() > 1).then_some(()))
+        });
+        self.kill()?;
+        begun.context("waiting for the start of an API server")?;
+        Ok((self.group, "killed while it started"))
+    }
+
+    fn once_it_is_up(mut self) -> anyhow::Result<(String, &'static str)> {
+        let up = wait_until_up(&mut self.child);
+        let there = processes_of(&self.group)?;
+        self.kill()?;
+        up?;
+        ensure!(there.len() > 10, "hardly anything ran: {there:?}");
+        Ok((self.group, "killed once it was up"))
+    }
+
+    /// Not a word of farewell: nobody of its own is left to clean up.
+    fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
 fn wait_until_up(child: &mut Child) -> anyhow::Result<()> {
-    use std::io::{BufRead as _, BufReader};
     let told = child.stdout.take().context("what it tells is piped")?;
     for line in BufReader::new(told).lines() {
         if line? == UP {

@@ -77,7 +77,7 @@ impl Machine {
         for (folder, _) in ON_DISK {
             fs::create_dir_all(self.disk.join(folder))?;
         }
-        let mut run = command(Some(self.host.name), &env::current_exe()?);
+        let mut run = command(self.host.name, &env::current_exe()?);
         run.arg(SUPPLY).arg(&self.disk);
         let mut supply = run.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let told = supply.stdout.take().context("what it tells is piped")?;

@@ -286,28 +286,53 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     if built.scenarios.is_empty() {
         good &= comparisons(&built, &arguments)?;
     }
+    if arguments.asked().is_everything() {
+        let programs = built.scenarios.iter().map(|(name, _)| name.as_str());
+        let programs = programs
+            .chain(hosts.map(|_| table::HOSTS))
+            .chain(built.contract.as_ref().map(|_| "contract"));
+        for program in programs {
+            good &= page_agrees(program, arguments.kubernetes, &built.sources)?;
+        }
+    }
     Ok(end(good, &skipped))
 }
 
-/// The contract and a bench, as far as they are wanted: each has a control plane of its own. Whether the contract held.
+/// The contract and a bench, as far as they are wanted: each has a control plane of its own. Whether both held.
 fn comparisons(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
     let held = match &built.contract {
         Some(contract) => run_contract(built, contract, arguments)?,
         None => true,
     };
-    if let Some(bench) = &built.bench {
-        bench.measure(&built.kubernetes)?;
+    let kept = match &built.bench {
+        Some(bench) => bench.measure(&built.kubernetes)?,
+        None => true,
+    };
+    Ok(held && kept)
+}
+
+/// Whether the page of scenarios says of a program what was shown just now; says so where it does not.
+fn page_agrees(program: &str, kubernetes: Version, sources: &Sources) -> anyhow::Result<bool> {
+    let contradictions = table::contradictions(program, kubernetes.name(), sources)?;
+    for contradiction in &contradictions {
+        println!("error: {contradiction}");
     }
-    Ok(held)
+    Ok(contradictions.is_empty())
 }
 
 /// Whether the manager has a use for all that the chart lets it do; says so where it has none.
 fn all_are_used(role: &str, used: &BTreeSet<Right>) -> anyhow::Result<bool> {
     let given = rights::given(role)?;
-    let unused: Vec<_> = given.difference(used).collect();
+    let (unrecorded, unused): (Vec<_>, Vec<_>) = given.difference(used).partition(|right| right.is_unrecorded());
     for right in &unused {
         println!("error: the chart lets the manager {right}, of which no scenario made use");
     }
-    println!("rights: {} of {} are used", given.len() - unused.len(), given.len());
+    let not = unrecorded.len() + unused.len();
+    println!(
+        "rights: {} of {} are used, {} more have no record",
+        given.len() - not,
+        given.len(),
+        unrecorded.len()
+    );
     Ok(unused.is_empty())
 }

@@ -75,7 +75,7 @@ impl Host {
         self.ip("link set lo up")?;
         self.ip(&format!("addr add {address}/24 dev eth0"))?;
         self.ip("link set eth0 up")?;
-        output(command(Some(name), Path::new("sysctl")).args(["-qw", "net.ipv4.ip_forward=1"])).map(drop)
+        output(command(name, Path::new("sysctl")).args(["-qw", "net.ipv4.ip_forward=1"])).map(drop)
     }
 
     /// Cuts the host off, as if its cable were pulled.

@@ -19,7 +19,7 @@ use serde_json::json;
 use skerry_cluster::{
     artifacts::{KUBERNETES, NEWEST, Workshop},
     control,
-    control_plane::{AMONG_OTHERS, ControlPlane, Site},
+    control_plane::{AMONG_OTHERS, ControlPlane, Processors, Site},
     enclosure::FOLDER,
     process::output,
     results::Sources,
@@ -30,7 +30,8 @@ use skerry_cluster::{
 use crate::{Arguments, Built, Version};
 
 /// Runs the scenarios, as many at once as there are control planes, with the longest program what takes less, and what is
-/// `beside` them; whether all held, and of which rights the manager made use.
+/// `beside` them; whether all held, and of which rights the manager made use. What is beside them goes before them: it is
+/// one thing after the other.
 pub fn run_scenarios(
     built: &Built,
     arguments: &Arguments,
@@ -113,7 +114,7 @@ impl Lent<'_> {
         for (name, program) in programs {
             let begun = Instant::now();
             let section = Section::of(name)?;
-            let mut run = Command::new(program);
+            let mut run = Processors::Spare.command(program);
             run.args(&arguments.filter)
                 .args(["--skip", table::CHECK])
                 .args(section.sandbox_only.iter().flat_map(|name| ["--skip", name]))
@@ -146,6 +147,8 @@ pub fn role(workshop: &Workshop) -> anyhow::Result<String> {
         "templates/globalmanager/rbac.yaml",
         "--set",
         "globalManager.edgeTls.enabled=true",
+        "--set",
+        "rbac.ownerReferencesPermissionEnforcement=true",
     ]);
     output(&mut helm)
 }
@@ -174,16 +177,17 @@ pub fn run_contract(built: &Built, contract: &Path, arguments: &Arguments) -> an
         folder: Path::new(FOLDER).join("contract"),
         address: Ipv4Addr::LOCALHOST,
         port: 10_900,
-        cores: None,
+        processors: Processors::Spare,
         netns: None,
         known: None,
         hasty: false,
         memory: AMONG_OTHERS,
         without: &[],
         manager_in: None,
+        strict: false,
     })?;
     let plane = Arc::new(Mutex::new(plane));
-    let mut run = Command::new(contract);
+    let mut run = Processors::Spare.command(contract);
     run.args(&arguments.filter)
         .env("SKERRY_CONTROL_PLANES", lend("contract", std::slice::from_ref(&plane))?);
     // Whoever asks for this alone explores; a run of everything says the same of the same tree.
@@ -206,13 +210,14 @@ pub fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mu
             folder: Path::new(FOLDER).join(format!("plane-{index}")),
             address: Ipv4Addr::LOCALHOST,
             port: 10_000 + 10 * index,
-            cores: None,
+            processors: Processors::Spare,
             netns: None,
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
             memory: AMONG_OTHERS,
             without: &[],
             manager_in: Some(NAMESPACE),
+            strict: true,
         })
     };
     thread::scope(|scope| {

@@ -55,10 +55,15 @@ impl Process {
 
     /// Fails, with the end of its log, if it has ended.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        match self.child.try_wait()? {
+        match self.ended()? {
             None => Ok(()),
             Some(status) => bail!("{} ended: {status}; its last words:\n{}", self.name, self.last_words()),
         }
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
     }
 
     /// Asks it to end, and insists after a while.
@@ -66,7 +71,7 @@ impl Process {
         let pid = Pid::from_raw(i32::try_from(self.child.id())?);
         // It may be gone already: then there is nothing to ask for.
         let _ = kill(pid, Signal::SIGTERM);
-        let ended = until(GRACE, || Ok(self.child.try_wait()?));
+        let ended = until(GRACE, || self.ended());
         match ended {
             Ok(status) => Ok(status),
             Err(_) => self.kill(),

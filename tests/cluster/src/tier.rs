@@ -82,9 +82,12 @@ impl Equipment {
     /// the namespace for processes of its own run.
     pub fn leave_nothing(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
-        let mut run = Command::new(env::current_exe()?);
-        run.arg(LINGER).arg(serde_json::to_string(self)?);
-        leftovers::none_after_a_kill(run).context(LEAVES_NOTHING)?;
+        let run = || {
+            let mut run = Command::new(env::current_exe()?);
+            run.arg(LINGER).arg(serde_json::to_string(self)?);
+            Ok(run)
+        };
+        leftovers::none_after_kills(run).context(LEAVES_NOTHING)?;
         let shown = Shown::held(LEAVES_NOTHING, begun.elapsed());
         println!("{shown}");
         self.shown.push(shown);

@@ -27,12 +27,19 @@ pub fn is_there() -> bool {
 
 /// What `helm template` prints with these `--set`s, or why it refuses.
 pub fn template(sets: &[&str]) -> Result<String, String> {
-    let mut command = Command::new("helm");
+    run(Command::new("helm").args(sets.iter().flat_map(|set| ["--set-json", set])))
+}
+
+/// The same with a file of values, named from the root of the repository.
+pub fn template_with(values: &str) -> Result<String, String> {
+    run(Command::new("helm")
+        .arg("--values")
+        .arg(chart().join("../..").join(values)))
+}
+
+fn run(command: &mut Command) -> Result<String, String> {
     command.args(["template", "skerry"]).arg(chart());
     command.args(["--namespace", "sedna", "--kube-version", KUBERNETES]);
-    for set in sets {
-        command.args(["--set-json", set]);
-    }
     let output = command.output().unwrap();
     if output.status.success() {
         Ok(String::from_utf8(output.stdout).unwrap())

@@ -5,38 +5,17 @@ use std::{collections::BTreeSet, fs, io::Write as _, path::Path};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
+use skerry_cluster::real::EVERYTHING;
 
 use crate::helm;
 
 /// All but the definitions, whose content is `crdgen`'s.
 const WITHOUT_CRDS: &str = "crds.install=false";
 
-/// Everything that is off by default, and another value for everything that is a text or a number.
-const EVERYTHING: [&str; 17] = [
-    WITHOUT_CRDS,
-    r#"imageRegistry="registry.example.org/""#,
-    r#"imagePullSecrets=[{"name": "pull"}]"#,
-    "rbac.ownerReferencesPermissionEnforcement=true",
-    r#"logs={"format": "text", "level": "debug"}"#,
-    r#"globalManager.service={"name": "gm", "type": "NodePort", "nodePort": 30900, "annotations": {"a": "b"}}"#,
-    r#"globalManager.edgeTls={"enabled": true, "certificateLifetime": "720h", "certificateGrace": "24h"}"#,
-    r#"globalManager.sednaAgents={"enabled": true, "plaintext": true, "credentials": true, "port": 9002, "nodePort": 30901}"#,
-    r#"globalManager.networkPolicy={"nodesFrom": [{"ipBlock": {"cidr": "198.51.100.0/24"}}], "apiServerPorts": [6443]}"#,
-    r#"globalManager.networkPolicy.metricsFrom=[{"namespaceSelector": {}}]"#,
-    r#"globalManager.localControllerServer="http://$(NODE):9100""#,
-    r#"globalManager.priorityClassName="high""#,
-    r#"globalManager.tolerations=[{"operator": "Exists"}]"#,
-    r#"localController={"managerAddress": "203.0.113.1:30900", "port": 9200, "runAsUser": 0, "hostDirectories": ["/data/"]}"#,
-    r#"localController.podAnnotations={"c": "d"}"#,
-    r#"localController.workersFrom=["10.42.0.0/16", "fd00:7::/48"]"#,
-    r#"metrics.serviceMonitor={"enabled": true, "labels": {"release": "prometheus"}}"#,
-];
-
 fn snapshot(name: &str, sets: &[&str]) {
-    if !helm::is_there() {
-        return;
+    if helm::is_there() {
+        insta::assert_snapshot!(name, helm::template(sets).unwrap());
     }
-    insta::assert_snapshot!(name, helm::template(sets).unwrap());
 }
 
 #[test]
@@ -69,7 +48,9 @@ fn for_one_namespace() {
 
 #[test]
 fn with_everything() {
-    snapshot("everything", &EVERYTHING);
+    if helm::is_there() {
+        insta::assert_snapshot!("everything", helm::template_with(EVERYTHING).unwrap());
+    }
 }
 
 #[test]
@@ -83,6 +64,21 @@ fn one_namespace_needs_no_right_on_the_cluster() {
         .collect();
     assert!(kinds.contains("Role"));
     assert!(!kinds.iter().any(|kind| kind.starts_with("Cluster")), "{kinds:?}");
+}
+
+/// No role gives what another gives already, so that of each right of each it can be said whether there is a use for it.
+#[test]
+fn secrets_of_its_own_namespace_are_read_by_one_role_wherever_that_is() {
+    if !helm::is_there() {
+        return;
+    }
+    for (looks_after, twice) in [("", false), ("sedna", false), ("edge", true)] {
+        let namespace = format!("namespace={looks_after:?}");
+        let objects = helm::objects(&[WITHOUT_CRDS, &namespace, "globalManager.edgeTls={\"enabled\": true}"]);
+        let role = helm::one(&objects, "Role", "skerry-globalmanager-identity");
+        let verbs = role["rules"][0]["verbs"].as_array().unwrap();
+        assert_eq!(verbs.contains(&json!("get")), twice, "{looks_after}: {verbs:?}");
+    }
 }
 
 #[test]
@@ -149,12 +145,18 @@ fn every_container_is_confined() {
     for spec in templates {
         assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
         let main = spec["containers"].as_array().unwrap();
+        // The only one that is root, as the page about installing says.
         let first = spec.get("initContainers").and_then(Value::as_array);
         for container in main.iter().chain(first.into_iter().flatten()) {
             let context = &container["securityContext"];
             assert_eq!(context["allowPrivilegeEscalation"], false);
             assert_eq!(context["readOnlyRootFilesystem"], true);
-            assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+            let added = match container["name"].as_str() {
+                Some("own-store") => json!(["CHOWN"]),
+                _ => Value::Null,
+            };
+            let capabilities = &context["capabilities"];
+            assert_eq!((&capabilities["drop"], &capabilities["add"]), (&json!(["ALL"]), &added));
             assert_eq!(context.get("privileged"), None);
             containers += 1;
         }

@@ -51,12 +51,18 @@ async fn an_edit_of_a_field_of_a_child_is_put_back_where_it_is_the_managers_and_
     let child = format!("deployment/{EDGE}");
     edit(&cluster, &child, "example/little:v1", "example/other:v1").await;
     assert_eq!(cluster.image(EDGE).await, "example/little:v1");
-    edit(&cluster, &child, "revisionHistoryLimit: 10", "revisionHistoryLimit: 3").await;
+    edit(
+        &cluster,
+        &child,
+        "progressDeadlineSeconds: 600",
+        "progressDeadlineSeconds: 300",
+    )
+    .await;
     cluster.kubectl.ok(&["annotate", &child, "example.org/note=mine"]).await;
     cluster.restart_manager().await;
     cluster.settle().await;
     let kept = cluster.object::<Deployment>(EDGE).await;
-    assert_eq!(kept["spec"]["revisionHistoryLimit"], 3);
+    assert_eq!(kept["spec"]["progressDeadlineSeconds"], 300);
     assert_eq!(kept["metadata"]["annotations"]["example.org/note"], "mine");
     cluster.is_well().await;
 }

@@ -64,5 +64,24 @@ async fn the_managers_account_may_do_what_the_chart_says_and_nothing_more() {
             "{refused:?}: {error}"
         );
     }
+    // What it makes may hold up the deletion of what it looks after, and of nothing else.
+    for (owner, is_taken) in [
+        ("JointInferenceService", true),
+        ("FederatedLearningJob", true),
+        ("Model", false),
+    ] {
+        let held_up = format!(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: another\n  ownerReferences:\n    - {{apiVersion: \
+             sedna.io/v1alpha1, kind: {owner}, name: owner, uid: u, blockOwnerDeletion: true}}\nspec: {{ports: [{{port: 80}}]}}\n"
+        );
+        let file = cluster.kubectl.file("held-up.yaml", &held_up);
+        let create = ["create", "--dry-run=server", "-f", &file];
+        if is_taken {
+            manager.ok(&create).await;
+        } else {
+            let error = manager.fails(&create).await;
+            assert!(error.contains("cannot set blockOwnerDeletion"), "{error}");
+        }
+    }
     cluster.is_well().await;
 }

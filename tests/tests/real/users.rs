@@ -100,8 +100,6 @@ async fn what_users_type_from_the_first_manifest_to_the_last_deletion() {
     let image = "--for=jsonpath={.spec.template.spec.containers[0].image}=example/little:v2";
     kubectl.ok(&["wait", &child, image, "--timeout=60s"]).await;
     cluster.rolled_out(EDGE).await;
-    let history = kubectl.ok(&["rollout", "history", &child]).await;
-    assert!(history.contains("1         <none>\n2         <none>\n"), "{history}");
     assert_eq!(
         kubectl
             .field(&format!("deployment/{CLOUD}"), ".metadata.generation")
@@ -109,6 +107,9 @@ async fn what_users_type_from_the_first_manifest_to_the_last_deletion() {
         cloud
     );
     cluster.settle().await;
+    // There is no way back but another edit.
+    let history = kubectl.ok(&["rollout", "history", &child]).await;
+    assert!(history.contains("CHANGE-CAUSE\n2         <none>\n"), "{history}");
 
     // Neither kind has a scale; that of a child is the manager's where there is no autoscaler.
     let none = kubectl.fails(&["scale", "ji", "helmet", "--replicas=2"]).await;

@@ -17,14 +17,19 @@ use std::{
 use anyhow::{Context, ensure};
 use skerry_dist::Arch;
 
-use super::{Tour, pages::INSTALLING};
+use super::{SEDNA, Tour, pages::INSTALLING};
 use crate::process::{Process, output, until};
 
-/// How long it may take to be up.
+/// How long it may take to be up and connected.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where workers find it.
 const PORT: u16 = 9100;
+/// What its metrics say while it has a session with the manager.
+const LINKED: &str = "skerry_localcontroller_link_live 1";
+
+/// Publishes the Service for nodes at the port that the page names.
+const PUBLISHED: &str = r#"{"spec": {"type": "NodePort", "ports": [{"port": 9000, "nodePort": 30900}]}}"#;
 
 /// The commands of the page, in their order.
 const COMMANDS: [&str; 4] = [
@@ -54,6 +59,9 @@ pub fn installed(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         skerry_dist::root().join(program),
         tour.work.join("skerry-localcontroller"),
     )?;
+    let service = ["service", "skerry-globalmanager", "--namespace", SEDNA];
+    tour.kubectl(&[&["patch"], &service[..], &["--patch", PUBLISHED]].concat())?;
+    let others = tour.connected()?;
     let machine = Machine::start(&tour.work.join("by-hand"))?;
     for command in COMMANDS {
         tour.follow_by(INSTALLING, command, |tour, line| {
@@ -63,9 +71,13 @@ pub fn installed(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let mut running = Process::start("by-hand", &tour.work, machine.shell(START))?;
     until(PATIENCE, || {
         running.check()?;
-        Ok(is_up())
+        let metrics = answered("/metrics").unwrap_or_default();
+        Ok(metrics.lines().any(|line| line == LINKED).then_some(()))
     })
-    .with_context(|| format!("it says:\n{}", running.last_words()))?;
+    .with_context(|| format!("waiting for its session, it says:\n{}", running.last_words()))?;
+    // To the manager, too.
+    tour.wait_for_sessions(PATIENCE, others + 1)?;
+    ensure!(answered("/healthz").is_some(), "it is up and does not say so");
     let store = fs::metadata("/var/lib/skerry/localcontroller.db").context("it has a store")?;
     ensure!(store.uid() != 0, "its store is root's");
     let ended = running.stop()?;
@@ -73,12 +85,13 @@ pub fn installed(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_up() -> Option<()> {
+/// What it answers, if that is good.
+fn answered(path: &str) -> Option<String> {
     let mut link = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).ok()?;
-    link.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").ok()?;
+    write!(link, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
     let mut answer = String::new();
     link.read_to_string(&mut answer).ok()?;
-    answer.lines().next()?.contains(" 200 ").then_some(())
+    answer.lines().next()?.contains(" 200 ").then_some(answer)
 }
 
 /// Mounts of its own: what is written to `/etc` and to `/usr/local/bin` there is written nowhere else.

@@ -11,15 +11,23 @@ use super::{
 };
 use crate::artifacts::KUBERNETES;
 
-/// Renderings that differ in which objects there are.
-const RENDERINGS: [&str; 4] = [
-    "",
-    "--set namespace=sedna --set crds.install=false",
-    "--set metrics.serviceMonitor.enabled=true --set globalManager.networkPolicy.apiServerPorts={6443} \
-     --set rbac.ownerReferencesPermissionEnforcement=true --set globalManager.service.type=NodePort \
-     --set globalManager.service.nodePort=30900 --set globalManager.edgeTls.enabled=true \
-     --set globalManager.sednaAgents.enabled=true --set globalManager.sednaAgents.plaintext=true",
-    "--set globalManager.replicas=1 --set localController.enabled=false --set localController.runAsUser=0",
+/// Values for the chart that render all that it can, from the root of the repository. Its own tests render them, too.
+pub const EVERYTHING: &str = "tests/cluster/src/real/everything.yaml";
+
+/// Renderings that differ in which objects there are and in what they say; whether with [`EVERYTHING`]. The definitions are the
+/// same in all.
+const RENDERINGS: [(bool, &str); 5] = [
+    (false, ""),
+    (false, "--set crds.install=false --set namespace=sedna"),
+    (true, ""),
+    (
+        true,
+        "--set localController.managerProtocol=sedna --set localController.managerPlaintext=true",
+    ),
+    (
+        false,
+        "--set crds.install=false --set globalManager.replicas=1 --set localController.enabled=false",
+    ),
 ];
 
 /// A definition of the Prometheus operator's kind, of which no more is needed here than that it is there.
@@ -48,10 +56,16 @@ pub fn everything_is_taken(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.apply(SERVICE_MONITORS)?;
     let established = "--for=condition=Established";
     tour.kubectl(&["wait", "crd/servicemonitors.monitoring.coreos.com", established])?;
-    for settings in RENDERINGS {
+    let everything = skerry_dist::root().join(EVERYTHING);
+    for (with_everything, settings) in RENDERINGS {
+        let values = if with_everything {
+            format!("--values {}", everything.display())
+        } else {
+            String::new()
+        };
         // As strict as can be: an unknown or doubled field is an error.
         let told = tour.shell(&format!(
-            "helm template skerry charts/skerry --kube-version {KUBERNETES} --namespace {NOBODYS} {settings} | \
+            "helm template skerry charts/skerry --kube-version {KUBERNETES} --namespace {NOBODYS} {values} {settings} | \
              kubectl apply --dry-run=server --validate=strict --filename -"
         ))?;
         ensure!(told.lines().all(|line| line.ends_with("(server dry run)")), "{told}");

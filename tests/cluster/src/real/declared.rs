@@ -7,15 +7,20 @@ use serde_json::{Map, Value, json};
 
 use super::{Tour, kubernetes::text};
 
-/// Our kinds.
-const KINDS: &str = "datasets,models,jointinferenceservices,federatedlearningjobs,edgenodes";
+/// Our kinds, and those of Sedna's that nobody looks after yet.
+const KINDS: &str = "datasets,models,jointinferenceservices,federatedlearningjobs,incrementallearningjobs,\
+                     lifelonglearningjobs,edgenodes";
 
-/// Every object by kind, namespace and name: its uid, generation and spec; of a job that has ended its status, too.
+/// The latter: nobody tells how such an object is, so what somebody told stays.
+const LEFT_ALONE: [&str; 2] = ["IncrementalLearningJob", "LifelongLearningJob"];
+
+/// Every object by kind, namespace and name: its uid, generation and spec; its status, too, if the job has ended or is left
+/// alone.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Declared(BTreeMap<String, Map<String, Value>>);
 
 impl Declared {
-    fn of(objects: &[Value]) -> Self {
+    pub(super) fn of(objects: &[Value]) -> Self {
         let kept = |object: &Value| {
             let mut kept = Map::new();
             for (field, at) in [
@@ -25,13 +30,18 @@ impl Declared {
             ] {
                 kept.insert(field.to_owned(), object.pointer(at).cloned().unwrap_or_default());
             }
-            if ["Succeeded", "Failed"].contains(&text(object, "/status/phase")) {
+            let [kind, namespace, name] = ["/kind", "/metadata/namespace", "/metadata/name"].map(|at| text(object, at));
+            if LEFT_ALONE.contains(&kind) || ["Succeeded", "Failed"].contains(&text(object, "/status/phase")) {
                 kept.insert("status".to_owned(), object["status"].clone());
             }
-            let [kind, namespace, name] = ["/kind", "/metadata/namespace", "/metadata/name"].map(|at| text(object, at));
             (format!("{kind} {namespace}/{name}"), kept)
         };
         Self(objects.iter().map(kept).collect())
+    }
+
+    /// How many objects there are.
+    pub(super) fn number(&self) -> usize {
+        self.0.len()
     }
 
     /// Whoever edits an object so often, and then back to what it was, leaves nothing but this.
@@ -94,6 +104,14 @@ mod tests {
             "what it came to is another"
         );
         assert_eq!(lost(&[job("done", 2, "Succeeded", 3), at_work]), 1, "it was written");
+    }
+
+    #[test]
+    fn what_nobody_looks_after_keeps_what_was_told_of_it() {
+        let job = |active: u64| json!({"kind": "LifelongLearningJob", "metadata": {"name": "a"}, "status": {"active": active}});
+        let before = Declared::of(&[job(1)]);
+        assert!(before.lost(&Declared::of(&[job(1)])).is_empty());
+        assert_eq!(before.lost(&Declared::of(&[job(2)])).len(), 1);
     }
 
     #[test]

@@ -39,8 +39,8 @@ const LOCAL_CONTROLLER: u16 = 9100;
 
 /// The job that trains over a bad link.
 const JOB: &str = "learn-over-a-bad-link";
-/// As the example says.
-const ROUNDS: usize = 10;
+/// How many rounds: of the example's, as many as the cuts take and one more.
+const ROUNDS: usize = 7;
 /// After which round the link is cut, too, and for how long.
 const CUTS: [(usize, Duration); 2] = [(2, Duration::from_secs(4)), (5, Duration::from_secs(3))];
 
@@ -98,8 +98,15 @@ pub fn over_a_bad_link(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         Ok(took.filter(|took| *took > 2 * DELAY))
     })
     .context("the link gets bad")?;
-    let job = tour.example("federated-learning/digits.yaml")?;
-    tour.apply(&job.replace("name: learn-digits", &format!("name: {JOB}")))?;
+    let mut job = tour.example("federated-learning/digits.yaml")?;
+    for (there, here) in [
+        ("name: learn-digits", format!("name: {JOB}")),
+        ("value: \"10\"", format!("value: \"{ROUNDS}\"")),
+    ] {
+        ensure!(job.contains(there), "the example has no {there}");
+        job = job.replace(there, &here);
+    }
+    tour.apply(&job)?;
     for (round, cut) in CUTS {
         until(2 * PATIENCE, || Ok((tour.rounds_of(JOB)?.len() >= round).then_some(())))
             .with_context(|| format!("waiting for round {round}"))?;
@@ -174,34 +181,44 @@ const LOCAL_CONTROLLERS: &str = "app.kubernetes.io/name=skerry-localcontroller";
 impl Tour<'_> {
     /// The managers' pods, but for those on their way out.
     pub(super) fn managers(&self) -> anyhow::Result<Vec<Value>> {
-        let mut pods = self.list(&["pods", "--namespace", SEDNA, "--selector", MANAGERS])?;
+        self.managers_in(SEDNA)
+    }
+
+    fn managers_in(&self, namespace: &str) -> anyhow::Result<Vec<Value>> {
+        let mut pods = self.list(&["pods", "--namespace", namespace, "--selector", MANAGERS])?;
         pods.retain(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
         Ok(pods)
     }
 
-    /// How many nodes are connected; nothing where a manager does not tell.
-    fn sessions(&self) -> anyhow::Result<Option<u64>> {
+    /// How many nodes are connected to the managers in a namespace; nothing where one does not tell.
+    fn sessions_in(&self, namespace: &str) -> anyhow::Result<Option<u64>> {
         let told = |pod: &Value| -> Option<u64> {
             let pod = text(pod, "/metadata/name");
-            let metrics = format!("/api/v1/namespaces/{SEDNA}/pods/{pod}:9090/proxy/metrics");
+            let metrics = format!("/api/v1/namespaces/{namespace}/pods/{pod}:9090/proxy/metrics");
             let metrics = self.kubectl(&["get", "--raw", &metrics]).ok()?;
             let figure = metrics
                 .lines()
                 .find_map(|line| line.strip_prefix("skerry_edge_sessions "));
             figure?.parse().ok()
         };
-        Ok(self.managers()?.iter().map(told).sum())
+        Ok(self.managers_in(namespace)?.iter().map(told).sum())
     }
 
     /// The same, once all of them tell.
-    fn connected(&self) -> anyhow::Result<u64> {
-        until(PATIENCE, || self.sessions()).context("managers tell how many nodes are connected")
+    pub(super) fn connected(&self) -> anyhow::Result<u64> {
+        until(PATIENCE, || self.sessions_in(SEDNA)).context("managers tell how many nodes are connected")
     }
 
-    fn wait_for_sessions(&self, limit: Duration, wanted: u64) -> anyhow::Result<()> {
+    /// Waits until so many nodes are connected.
+    pub(super) fn wait_for_sessions(&self, limit: Duration, wanted: u64) -> anyhow::Result<()> {
+        self.wait_for_sessions_in(SEDNA, limit, wanted)
+    }
+
+    /// The same in the namespace of other managers.
+    pub(super) fn wait_for_sessions_in(&self, namespace: &str, limit: Duration, wanted: u64) -> anyhow::Result<()> {
         let mut last = None;
         until(limit, || {
-            last = self.sessions()?;
+            last = self.sessions_in(namespace)?;
             Ok((last == Some(wanted)).then_some(()))
         })
         .with_context(|| format!("nodes that are connected: {last:?}"))
@@ -221,13 +238,7 @@ impl Tour<'_> {
             LOCAL_CONTROLLERS,
             "--tail=-1",
         ];
-        let mut said = String::new();
-        until(PATIENCE, || {
-            // While its container starts there is none.
-            said = self.kubectl(&log).unwrap_or_else(|error| error.to_string());
-            Ok(said.contains(sentence).then_some(()))
-        })
-        .with_context(|| format!("the local controller does not say: {sentence}\nbut:\n{said}"))
+        self.wait_for_words(&log, sentence)
     }
 
     /// The rounds of a job, as its status has them.

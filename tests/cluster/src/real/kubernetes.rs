@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use super::{Tour, lifecycle};
-use crate::process::{output, until};
+use crate::process::{Process, output, until};
 
 /// The workers' pods by namespace and name: when each of their containers was started, and how often.
 pub type Workers = BTreeMap<String, String>;
@@ -17,6 +17,25 @@ pub const OF_SERVICES: &str = "jointinferenceservice.sedna.io/uid";
 impl Tour<'_> {
     pub(super) fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         self.hosts.plane.kubectl(arguments)
+    }
+
+    /// A command of kubectl's that goes on; its output is in the log of this name.
+    pub(super) fn start_kubectl(&self, name: &str, arguments: &[&str]) -> anyhow::Result<Process> {
+        let mut kubectl = Command::new(self.work.join("bin/kubectl"));
+        kubectl
+            .args(arguments)
+            .env("KUBECONFIG", self.hosts.plane.access().admin);
+        Process::start(name, &self.work, kubectl)
+    }
+
+    /// Waits until kubectl says this; it may be in a refusal.
+    pub(super) fn wait_for_words(&self, arguments: &[&str], words: &str) -> anyhow::Result<()> {
+        let mut said = String::new();
+        until(Duration::from_secs(60), || {
+            said = self.kubectl(arguments).unwrap_or_else(|error| error.to_string());
+            Ok(said.contains(words).then_some(()))
+        })
+        .with_context(|| format!("{} does not say: {words}\nbut:\n{said}", arguments.join(" ")))
     }
 
     /// A command as a reader of a page types it.

@@ -10,7 +10,11 @@ use super::{
     kubernetes::{array, copy, text},
     pages::INSTALLING,
 };
-use crate::process::until;
+use crate::{
+    control_plane::command,
+    network::CLOUD,
+    process::{Process, until},
+};
 
 /// How long the last pod may take to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,6 +29,9 @@ const ROUNDS: &str = "value: \"1000\"";
 const PERIOD: &str = "value: \"3\"";
 /// How many of the newest rounds only one trainer may have told yet.
 const ON_THE_WAY: usize = 3;
+
+/// A node that joins in the namespace below.
+const NODE_HERE: &str = "joins-here";
 
 /// A namespace, and somebody who may do in it what its administrator may, with what the page says beside.
 const HERE: &str = "edge";
@@ -43,7 +50,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: tenants-kinds, namespace: edge}
 rules:
-  - {apiGroups: [sedna.io], resources: ['*'], verbs: ['*']}
+  - {apiGroups: [sedna.io, skerry.io], resources: ['*'], verbs: ['*']}
   - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -55,7 +62,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
 
 /// Other values by the page's command, then a newer chart.
 pub fn upgrade(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    begin_to_train(tour)?;
+    until(PATIENCE, || Ok((tour.rounds_of(JOB)?.len() > 1).then_some(()))).context("waiting for the second round")?;
     tour.workers = tour.running_workers()?;
     // The local controller then finds the manager at a node's address.
     tour.follow(INSTALLING, "globalManager.service.nodePort=30900")?;
@@ -106,10 +113,9 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let plane = &tour.hosts.plane;
     let tenant = plane.pki().kubeconfig(&plane.server(), "tenant", &[])?;
     let admin = std::mem::replace(&mut tour.kubeconfig, tenant);
-    let installed = tour.follow(INSTALLING, "--set namespace=edge");
+    let token = install_and_invite(tour);
     tour.kubeconfig = admin;
-    installed.context("as a tenant of the namespace")?;
-    tour.rolled_out(HERE, "deployment", "skerry-globalmanager")?;
+    let token = token.context("as a tenant of the namespace")?;
     let of_the_release = ["--selector", "app.kubernetes.io/instance=skerry", "--output", "name"];
     let bound = tour.kubectl(&[&["get", "clusterroles,clusterrolebindings"], &of_the_release[..]].concat())?;
     ensure!(bound.is_empty(), "the release has {bound}");
@@ -121,6 +127,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     fs::write(&file, manifest)?;
     let file = file.to_str().context("a path is text")?;
     tour.kubectl(&["apply", "--namespace", HERE, "--filename", file])?;
+    let node = join_here(tour, &token)?;
     tour.kubectl(&[
         "wait",
         "federatedlearningjob/learn-digits",
@@ -129,6 +136,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "--for=jsonpath={.status.phase}=Succeeded",
         "--timeout=3m",
     ])?;
+    drop(node);
     let now = tour.get(&["jointinferenceservices"])?;
     let status = |list: &Value| {
         let items = array(list, "/items").iter();
@@ -148,6 +156,39 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.kubectl(&["delete", "namespace", HERE, "--wait=false"]).map(drop)
 }
 
+/// By the page's command, over mutual TLS as nobody else shares the namespace; a join token for one more node.
+fn install_and_invite(tour: &mut Tour<'_>) -> anyhow::Result<String> {
+    tour.follow_by(INSTALLING, "--set namespace=edge", |tour, line| {
+        tour.shell(&format!("{line} --set globalManager.edgeTls.enabled=true"))
+    })?;
+    tour.rolled_out(HERE, "deployment", "skerry-globalmanager")?;
+    tour.shell(&format!("skerry nodes join-token {NODE_HERE} --namespace {HERE}"))
+}
+
+/// A node that joins there, and has a session: on the cloud's host, where Services are to be found. That at the edge keeps what
+/// it has told for the manager of all namespaces.
+fn join_here(tour: &Tour<'_>, token: &str) -> anyhow::Result<Process> {
+    let folder = tour.work.join(NODE_HERE);
+    fs::create_dir_all(&folder)?;
+    let file = folder.join("join.token");
+    fs::write(&file, token)?;
+    let service = tour.get(&["service", "skerry-globalmanager", "--namespace", HERE])?;
+    let mut node = command(CLOUD.name, &tour.work.join("bin/skerry"));
+    node.args(["localcontroller", "--node-name", NODE_HERE, "--gm-address"])
+        .arg(format!("wss://{}:9000", text(&service, "/spec/clusterIP")))
+        .args(["--bind-address", "127.0.0.1", "--bind-port", "0", "--join-token-file"])
+        .arg(file)
+        .arg("--rootfs-mount-dir")
+        .arg(&folder);
+    let mut node = Process::start(NODE_HERE, &folder, node)?;
+    tour.wait_for_sessions_in(HERE, PATIENCE, 1)
+        .with_context(|| format!("the node says:\n{}", node.last_words()))?;
+    node.check()?;
+    // The manager has noted it, by a Role of its own.
+    tour.get(&["edgenode", NODE_HERE, "--namespace", HERE])?;
+    Ok(node)
+}
+
 pub fn reinstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.follow(INSTALLING, "--create-namespace --wait")?;
     tour.rolled_out(SEDNA, "daemonset", "skerry-localcontroller")?;
@@ -159,11 +200,13 @@ pub fn reinstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.nothing_was_restarted()
 }
 
-/// A federated job on both nodes, at work.
-fn begin_to_train(tour: &Tour<'_>) -> anyhow::Result<()> {
+/// A federated job on both nodes begins.
+pub fn begin_to_train(tour: &Tour<'_>) -> anyhow::Result<()> {
     let mut job = tour.example("federated-learning/digits.yaml")?;
     for (there, here) in [
         ("name: learn-digits", format!("name: {JOB}").as_str()),
+        // Another job may be at its end.
+        ("digits-federated", "digits-throughout"),
         ("value: \"10\"", ROUNDS),
         ("value: \"1\"", PERIOD),
         // The nodes' two cores have to do for all.
@@ -172,8 +215,7 @@ fn begin_to_train(tour: &Tour<'_>) -> anyhow::Result<()> {
         ensure!(job.contains(there), "the example has no {there}");
         job = job.replace(there, here);
     }
-    tour.apply(&job)?;
-    until(PATIENCE, || Ok((tour.rounds_of(JOB)?.len() > 1).then_some(()))).context("waiting for the second round")
+    tour.apply(&job)
 }
 
 /// While there was no manager and no local controller, too.

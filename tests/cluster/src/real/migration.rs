@@ -1,7 +1,7 @@
 //! A cluster that Sedna runs, with workers at work, changes hands.
 //!
-//! What Sedna has declared and made is in `sedna/`: its definitions, names, labels, owners, environment, written by the
-//! means that it uses. Its own programs are stood in for by one that does nothing.
+//! What Sedna has declared and made is in `sedna/`: names, labels, owners, environment, written by the means that it uses.
+//! Its own programs are stood in for by one that does nothing, and its definitions by those that `definitions` makes.
 
 use std::{fs, time::Duration};
 
@@ -10,28 +10,34 @@ use serde_json::{Value, json};
 
 use super::{
     Tour,
+    declared::Declared,
+    definitions,
     kubernetes::{array, text, told_of},
     pages::{INSTALLING, MIGRATING},
     storage,
 };
 use crate::{network::HARNESS, process::until};
 
-const DEFINITIONS: &str = include_str!("../../../tests/manifests/sedna/definitions.yaml");
 const CONTROL: &str = include_str!("sedna/control.yaml");
 const OBJECTS: &str = include_str!("sedna/objects.yaml");
 const CHILDREN: &str = include_str!("sedna/children.yaml");
 
-/// The kinds of Sedna's that nobody here uses: plural, kind, short name.
-const OTHERS: [(&str, &str, &str); 2] = [
-    ("incrementallearningjobs", "IncrementalLearningJob", "il"),
-    ("lifelonglearningjobs", "LifelongLearningJob", "ll"),
-];
-
 /// Sedna's manager, as its writes show.
 const SEDNA_GM: &str = "sedna-gm";
 
+/// The group of Sedna's kinds, and its only version.
+const GROUP: &str = "sedna.io";
+const VERSION: &str = "v1alpha1";
+
+/// What all annotations of an object may weigh, `kubectl apply`'s among them, and how many of Sedna's definitions are larger: as
+/// many as had been refused of its own.
+const MOST_OF_ANNOTATIONS: usize = 256 * 1024;
+const TOO_LARGE: usize = 9;
+
 /// The user's namespace.
 const PLANT: &str = "plant";
+/// How many objects of Sedna's kinds the user has declared.
+const DECLARED: usize = 9;
 
 const EDGE_WORKER: &str = "helmet-deployment-edge";
 const CLOUD_WORKER: &str = "helmet-deployment-cloud";
@@ -53,6 +59,7 @@ pub fn changes_hands(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "the local controllers are replaced, and no worker"
     );
     replace_the_rest(tour).context("replacing what is left of Sedna's workers")?;
+    tour.nothing_is_lost()?;
     let before = until(PATIENCE, || {
         let pods = pods(tour)?;
         Ok(pods.iter().all(|pod| pod.contains("since 2")).then_some(pods))
@@ -64,6 +71,7 @@ pub fn changes_hands(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         after == before,
         "on the way back, workers were: {before:#?}\nand are: {after:#?}"
     );
+    tour.nothing_is_lost().context("on the way back")?;
     tour.follow(MIGRATING, "delete deployment/gm").map(drop)
 }
 
@@ -94,11 +102,7 @@ fn sedna_runs(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
         "docker.io/skerry/storage-initializer:v1",
         "docker.io/kubeedge/sedna-storage-initializer:v0.3.0",
     ])?;
-    // As `kubectl apply` cannot: they are too large for it.
-    let mut definitions = DEFINITIONS.to_owned();
-    definitions.extend(OTHERS.map(definition));
-    tour.create("kubectl", &definitions)?;
-    tour.kubectl(&["wait", "crds", "--all", "--for=condition=Established", "--timeout=3m"])?;
+    define(tour).context("Sedna's definitions")?;
     tour.apply(CONTROL)?;
     tour.apply(OBJECTS)?;
     let uid = |kind, name| -> anyhow::Result<String> {
@@ -128,14 +132,60 @@ fn sedna_runs(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
     let manager = format!("--field-manager={SEDNA_GM}");
     let what = ["ji", "helmet", "--namespace", PLANT, "--subresource=status", &manager];
     tour.patch(&what, &status)?;
+    let status = json!({"status": {"startTime": "2026-01-01T00:00:00Z", "conditions": [
+        {"type": "Running", "status": "True", "stage": "Train", "data": "{\"input\":{\"output\":\"/output/train/1\"}}",
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    for job in ["il/helmet-over-time", "ll/comfort"] {
+        tour.patch(&[job, "--namespace", PLANT, "--subresource=status", &manager], &status)?;
+    }
     pods(tour)
+}
+
+/// Sedna's definitions are there, almost all of them too large for `kubectl apply`.
+fn define(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let definitions = definitions::of_sedna(&tour.hosts.plane)?;
+    let sizes: Vec<_> = definitions.iter().map(|one| one.to_string().len()).collect();
+    println!(
+        "real: Sedna's definitions weigh {} KiB",
+        sizes.iter().sum::<usize>() / 1024
+    );
+    let too_large = sizes.iter().filter(|size| **size > MOST_OF_ANNOTATIONS).count();
+    ensure!(
+        too_large == TOO_LARGE,
+        "{too_large} of {sizes:?} are too large for `kubectl apply`"
+    );
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": definitions});
+    tour.create("kubectl", &list.to_string())?;
+    let wait = ["wait", "crds", "--all", "--for=condition=Established", "--timeout=3m"];
+    // As long as one has no conditions at all, kubectl does not wait for them.
+    until(PATIENCE, || Ok(tour.kubectl(&wait).ok()))
+        .map(drop)
+        .context("they are served")
+}
+
+/// Whoever takes over Sedna's definitions leaves nothing of them.
+fn definitions_are_ours(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let difference = tour.shell("kubectl diff --filename charts/skerry/files/crds || test $? = 1")?;
+    ensure!(
+        difference.is_empty(),
+        "definitions differ from ours: {difference:.4000}"
+    );
+    let all = tour.list(&["crds"])?;
+    let sednas = all.iter().filter(|crd| text(crd, "/spec/group") == GROUP);
+    let versions: Vec<_> = sednas.map(|crd| array(crd, "/status/storedVersions")).collect();
+    ensure!(
+        versions.len() == definitions::COUNT && versions.iter().all(|stored| *stored == [VERSION]),
+        "what is stored is of the versions {versions:?}"
+    );
+    Ok(())
 }
 
 /// Steps 1 to 4 of the page.
 fn hand_over(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    let definitions = tour.follow(MIGRATING, "kubectl get crds")?;
-    ensure!(definitions.lines().count() == 7, "{definitions}");
+    let found = tour.follow(MIGRATING, "kubectl get crds")?;
+    ensure!(found.lines().count() == definitions::COUNT, "{found}");
     tour.follow(MIGRATING, "> sedna-objects.yaml")?;
+    tour.declared = kept(tour).context("what the page has kept")?;
     tour.follow(MIGRATING, "> services-before")?;
     tour.follow(MIGRATING, "> jobs-before")?;
     tour.follow(MIGRATING, "scale deployment gm --replicas=0")?;
@@ -145,10 +195,12 @@ fn hand_over(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     })
     .context("Sedna's manager ends")?;
     tour.follow(MIGRATING, "--take-ownership")?;
+    definitions_are_ours(tour)?;
     tour.follow(MIGRATING, "diff services-before")?;
     tour.follow(MIGRATING, "diff jobs-before")?;
     tour.follow(MIGRATING, "kubectl get ji,fl --all-namespaces")?;
     tour.follow(MIGRATING, "kubectl wait ji --all")?;
+    tour.nothing_is_lost()?;
     let service = tour.get(&["ji", "helmet", "--namespace", PLANT])?;
     let failed = array(&service, "/status/conditions")
         .iter()
@@ -160,6 +212,15 @@ fn hand_over(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         ensure!(!events.is_empty(), "no event {reason}");
     }
     Ok(())
+}
+
+/// The objects as they were, from the page's own file.
+fn kept(tour: &Tour<'_>) -> anyhow::Result<Declared> {
+    let text = fs::read_to_string(tour.work.join("sedna-objects.yaml"))?;
+    let list: Value = serde_saphyr::from_str(&text)?;
+    let declared = Declared::of(array(&list, "/items"));
+    ensure!(declared.number() == DECLARED, "{declared:#?}");
+    Ok(declared)
 }
 
 /// Which workers are still as Sedna made them, and which place of the job each pod has.
@@ -257,13 +318,12 @@ fn pods(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
     Ok(told.collect())
 }
 
-/// Whether a key is readable in a Deployment or pod.
+/// Whether a key is readable in a Deployment, in what is kept of its earlier templates, or in a pod.
 fn in_clear(tour: &Tour<'_>) -> anyhow::Result<bool> {
     let list = tour.get(&["deployments,replicasets,pods", "--namespace", PLANT])?;
     let items = array(&list, "/items").iter();
     let mut alive = items.filter(|item| item.pointer("/metadata/deletionTimestamp").is_none());
-    // A Deployment's history is kept for a rollback, of which nobody gets keys that are no longer valid.
-    Ok(alive.any(|item| text(item, "/kind") != "ReplicaSet" && item["spec"].to_string().contains("-in-clear")))
+    Ok(alive.any(|item| item["spec"].to_string().contains("-in-clear")))
 }
 
 /// Whether nothing of Sedna's environment is left, nor anything of its template Sedna's to say.
@@ -281,27 +341,6 @@ fn is_ours(tour: &Tour<'_>, deployment: &str) -> anyhow::Result<bool> {
     let random = ["edgeworker-q9z4t", "cloudworker-x7k2p"];
     let renamed = value("WORKER_NAME").is_some_and(|name| !random.contains(&name.as_str()));
     Ok(renamed && value("JOB_NAME").as_deref() == Some("helmet") && !sednas.into_iter().any(of_the_template))
-}
-
-fn definition((plural, kind, short): (&str, &str, &str)) -> String {
-    let singular = kind.to_lowercase();
-    format!(
-        "---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {{name: {plural}.sedna.io}}
-spec:
-  group: sedna.io
-  scope: Namespaced
-  names: {{kind: {kind}, plural: {plural}, singular: {singular}, shortNames: [{short}]}}
-  versions:
-    - name: v1alpha1
-      served: true
-      storage: true
-      subresources: {{status: {{}}}}
-      schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-"
-    )
 }
 
 impl Tour<'_> {

@@ -6,6 +6,7 @@
 mod by_hand;
 mod chart;
 mod declared;
+mod definitions;
 mod evictions;
 mod examples;
 mod joining;
@@ -26,6 +27,7 @@ use std::{
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+pub use self::chart::EVERYTHING;
 use self::pages::Pages;
 use crate::hosts::Hosts;
 

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::{
     Tour, WITHOUT_THE_EDGE, examples,
     kubernetes::{container_of, text, told_of},
+    lifecycle,
 };
 use crate::{network::EDGE, process::until};
 
@@ -58,8 +59,14 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "what ran on the edge at the beginning of the cut runs at its end"
     );
     EDGE.restore()?;
+    let restored = Instant::now();
     tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=3m"])?;
+    let node = restored.elapsed().as_secs();
     tour.wait_until_ready(&["jointinferenceservice", "read-digits"])?;
+    let service = restored.elapsed().as_secs();
+    println!(
+        "real: {node} s after the cut the node is ready again, and after {service} s its service as it was edited"
+    );
     let after = until(PATIENCE, || Ok(tour.pod_of("read-digits", "edge").ok()))?;
     ensure!(
         text(&after, "/metadata/uid") != text(&before, "/metadata/uid"),
@@ -116,6 +123,8 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "the pod waited for its node: {after}"
     );
     ensure!(told_of(&after) != told_of(&before), "its container was started again");
+    // For the scenarios to come, which would wait for it.
+    lifecycle::begin_to_train(tour)?;
     tour.wait_for_success("learn-again")?;
     one_container_each(tour)?;
     for (worker, wanted) in [("aggregation", 1), ("train", 2)] {
@@ -143,6 +152,11 @@ pub fn wrong_image(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         })?;
         ensure!(told.contains(NO_IMAGE), "{told}");
     }
+    let pod = tour.pod_of(SERVICE, "edge")?;
+    let pod = text(&pod, "/metadata/name");
+    tour.wait_for_words(&["logs", pod], "is waiting to start: trying and failing to pull image")?;
+    let told = format!("Back-off pulling image \"{NO_IMAGE}\"");
+    tour.wait_for_words(&["describe", "pod", pod], &told)?;
     let image =
         |at: &str| json!([{"op": "replace", "path": format!("{at}/template/spec/containers/0/image"), "value": IMAGE}]);
     for (what, at) in [(service, "/spec/edgeWorker"), (job, "/spec/trainingWorkers/1")] {
@@ -154,10 +168,19 @@ pub fn wrong_image(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 }
 
 pub fn container_killed(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    let before = tour.pod_of(SERVICE, "cloud")?;
+    let before = tour.pod_of(SERVICE, "edge")?;
+    let pod = text(&before, "/metadata/name");
+    let mut log = tour.start_kubectl("log-of-a-worker", &["logs", pod, "--follow", "--tail=0"])?;
+    // It says every two seconds that it finds nobody to report to.
+    let line = until(PATIENCE, || {
+        log.check()?;
+        Ok(log.last_words().lines().next().map(str::to_owned))
+    })
+    .context("the log of a worker goes on")?;
     tour.hosts.cloud.kill(container_of(&before))?;
+    until(PATIENCE, || log.ended()).context("the log ends with its container")?;
     let after = until(PATIENCE, || {
-        let pod = tour.pod_of(SERVICE, "cloud")?;
+        let pod = tour.pod_of(SERVICE, "edge")?;
         Ok((container_of(&pod) != container_of(&before)).then_some(pod))
     })?;
     ensure!(
@@ -168,7 +191,13 @@ pub fn container_killed(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         after.pointer("/status/containerStatuses/0/restartCount") == Some(&json!(1)),
         "{after}"
     );
-    tour.wait_until_ready(&["jointinferenceservice", SERVICE])
+    let previous = tour.kubectl(&["logs", pod, "--previous"])?;
+    ensure!(previous.contains(&line), "{line:?} is not in\n{previous}");
+    tour.wait_until_ready(&["jointinferenceservice", SERVICE])?;
+    // The second time, so soon after the first, it has to wait.
+    tour.hosts.cloud.kill(container_of(&after))?;
+    let told = format!("Back-off restarting failed container edge in pod {pod}_default(");
+    tour.wait_for_words(&["describe", "pod", pod], &told)
 }
 
 pub fn evicted(tour: &mut Tour<'_>) -> anyhow::Result<()> {
