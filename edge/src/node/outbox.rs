@@ -30,6 +30,9 @@ pub(super) struct Window {
     in_flight: BTreeMap<u64, ObjectKey>,
     /// What the session before had in flight. It goes first and alone: of so many the manager remembers the answers.
     again: BTreeMap<u64, ObjectKey>,
+    /// The first that was put off in sessions before. What was in flight behind it may have been answered since, and is not
+    /// in flight again before all is read anew.
+    put_off: Option<u64>,
     /// The last number read, of all resources.
     read_to: u64,
     reading: Option<Reading>,
@@ -54,6 +57,13 @@ struct Apart {
     until: Option<Duration>,
 }
 
+impl Apart {
+    /// The first that may be owed.
+    fn first(&self) -> u64 {
+        self.read_to.saturating_add(1)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Reading {
     All,
@@ -70,6 +80,7 @@ impl Window {
         let apart = std::mem::take(&mut self.apart);
         let behind = |seq: u64, key: &ObjectKey| apart.iter().any(|apart| apart.key == *key && apart.read_to < seq);
         self.again.retain(|seq, key| !behind(*seq, key));
+        self.put_off = apart.iter().map(Apart::first).chain(self.put_off).min();
         self.read_to = self.again.keys().next().map_or(0, |first| first.saturating_sub(1));
         self.more = true;
         self.reading = self.reading.take().map(|_| Reading::Stale);
@@ -132,22 +143,26 @@ impl Window {
             Some(Reading::Stale) | None => Vec::new(),
         };
         self.pace.take(fresh.len());
-        let first = self
-            .in_flight
-            .keys()
-            .next()
-            .into_iter()
-            .chain(self.again.keys().next())
-            .min();
-        let settled = first.copied().unwrap_or_default();
+        let settled = self.settled();
         fresh
             .into_iter()
             .map(|outgoing| outgoing.into_message(settled))
             .collect()
     }
 
+    /// Before which number everything has its answer.
+    fn settled(&self) -> u64 {
+        let sent = [&self.in_flight, &self.again].map(|sent| sent.keys().next().copied());
+        let apart = self.apart.iter().map(Apart::first);
+        let owed = sent.into_iter().flatten().chain(apart).chain(self.put_off);
+        owed.min().unwrap_or_default()
+    }
+
     fn read_all(&mut self, outgoing: Vec<Outgoing>, answered: &BTreeSet<u64>) -> Vec<Outgoing> {
         let again = !self.again.is_empty();
+        if !again {
+            self.put_off = None;
+        }
         if let Some(last) = outgoing.last() {
             // Whether there was more than was asked for is found out by asking again.
             self.more = true;

@@ -51,7 +51,9 @@ pub(crate) struct World {
     executed: BTreeSet<u64>,
     /// Reports that were given to a disk which was replaced by an older one since.
     lost_with_disk: BTreeSet<u64>,
-    settled: BTreeSet<u64>,
+    /// Those that the node owes no more, since they were carried out, or since their object was not placed any more.
+    accepted: BTreeSet<u64>,
+    refused: BTreeSet<u64>,
 }
 
 fn key(number: u8) -> ObjectKey {
@@ -133,7 +135,8 @@ impl World {
             reports: 0,
             executed: BTreeSet::new(),
             lost_with_disk: BTreeSet::new(),
-            settled: BTreeSet::new(),
+            accepted: BTreeSet::new(),
+            refused: BTreeSet::new(),
         }
     }
 
@@ -249,11 +252,12 @@ impl World {
         for (at, manager) in self.managers.iter_mut().enumerate() {
             if let Some(report) = manager.take(later) {
                 let id = id(&report);
-                let again = !self.executed.insert(id) && self.settled.contains(&id);
+                // One that was refused may wait here, told by earlier starts of the node when its object was still there.
+                let again = !self.executed.insert(id) && self.accepted.contains(&id);
                 // Of one that is deposed the API server takes nothing.
                 assert!(
                     !again || at != present,
-                    "report {id} was settled, and takes effect again"
+                    "report {id} was accepted, and takes effect again"
                 );
             }
         }
@@ -320,7 +324,8 @@ impl World {
         );
         assert_eq!(present.strays(), 0);
         for report in 1..=self.reports {
-            let known = self.settled.contains(&report) || self.lost_with_disk.contains(&report);
+            let ends = [&self.accepted, &self.refused, &self.lost_with_disk];
+            let known = ends.iter().any(|end| end.contains(&report));
             assert!(known, "report {report} was forgotten");
         }
         assert!(present.wake_at(self.connections - 1).is_some(), "the session lives");

@@ -399,3 +399,33 @@ proptest! {
         prop_assert!(ends.waiting.is_empty(), "{} are left", ends.waiting.len());
     }
 }
+
+#[test]
+fn what_was_in_flight_behind_a_report_that_was_put_off_is_owed_until_it_goes_again() {
+    let settled = |frames: &[Upstream]| match frames {
+        [Upstream::Report { settled, .. }, ..] => *settled,
+        other => panic!("{other:?}"),
+    };
+    let mut window = Window::default();
+    window.open();
+    window.want(NOW);
+    window.read(vec![on("a", 1), on("a", 2), on("b", 3)]);
+    window.later(1, NOW + Duration::from_secs(3));
+    // The manager carries out 2, and its answer is lost with the connection. This one may take some, too.
+    for _ in 0..2 {
+        window.open();
+        window.want(NOW);
+    }
+    window.read(vec![]);
+    window.want(NOW);
+    let again = window.read(vec![on("b", 3)]);
+    assert_eq!((seqs(&again), settled(&again)), (vec![3], 1));
+    assert!(window.answered(3));
+    window.want(NOW);
+    let behind = window.read(vec![on("a", 1), on("a", 2), on("c", 4)]);
+    assert_eq!((seqs(&behind), settled(&behind)), (vec![1, 2, 4], 1));
+    assert!(window.answered(1) && window.answered(2));
+    window.grew();
+    window.want(NOW);
+    assert_eq!(settled(&window.read(vec![on("d", 5)])), 4);
+}

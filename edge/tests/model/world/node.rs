@@ -168,10 +168,11 @@ impl World {
 
     fn settle_report(&mut self, report: &Report, result: &ReportResult) {
         let id = id(report);
-        self.settled.insert(id);
         if let ReportResult::Refused { reason } = result {
+            self.refused.insert(id);
             assert!(reason.contains("not placed"), "{reason}");
         } else {
+            self.accepted.insert(id);
             assert!(
                 self.executed.contains(&id),
                 "report {id} left the outbox and was not carried out"
@@ -214,7 +215,8 @@ impl World {
             for report in backup.outbox.values() {
                 self.lost_with_disk.remove(&id(report));
                 // An old disk owes it again, and nobody can tell that it was told.
-                self.settled.remove(&id(report));
+                self.accepted.remove(&id(report));
+                self.refused.remove(&id(report));
             }
             // Numbers go on: they are drawn from a clock-free counter that the copy has too, under another boot.
             self.disk = backup;
