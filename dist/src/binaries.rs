@@ -132,8 +132,8 @@ impl Set<'_> {
     }
 }
 
-/// Whether Rust can build for it.
-fn has_target(target: &str) -> bool {
+/// Whether Rust can build for this target.
+pub fn has_target(target: &str) -> bool {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let libraries = Command::new(rustc)
         .args(["--print", "target-libdir", "--target", target])

@@ -58,6 +58,9 @@ struct Arguments {
     /// Build Kubernetes and what is needed beside it, where that is not kept from before, and run nothing.
     #[arg(long, exclusive = true)]
     prepare: bool,
+    /// Install what the hosts and their images need of Debian and of Rust, where that is missing, and run nothing.
+    #[arg(long, exclusive = true)]
+    packages: bool,
     #[command(flatten)]
     sizes: Sizes,
 }
@@ -162,6 +165,10 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     }
     if asked.prepare {
         workshop.prepare()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if asked.packages {
+        packages::install()?;
         return Ok(ExitCode::SUCCESS);
     }
     let abilities = Abilities::find();

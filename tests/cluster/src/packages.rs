@@ -1,4 +1,5 @@
-//! What a node needs of Debian: the container runtime, its network plugins, and iptables.
+//! What is installed where it is missing: of Debian, what a node needs (the container runtime, its network plugins, and
+//! iptables) and the C compiler for images; of Rust, their target.
 
 use std::{
     env,
@@ -7,18 +8,41 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use skerry_dist::{Arch, binaries};
 
 /// Each package, and a file by which one sees that it is there.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 6] = [
     ("containerd", "containerd"),
     ("runc", "runc"),
     ("containernetworking-plugins", "/usr/lib/cni/bridge"),
     ("iptables", "iptables"),
     ("iproute2", "tc"),
+    ("musl-tools", "musl-gcc"),
 ];
 
 /// Installs what is missing.
 pub fn install() -> anyhow::Result<()> {
+    install_packages()?;
+    install_target(Arch::HERE.target())
+}
+
+fn install_target(target: &str) -> anyhow::Result<()> {
+    if binaries::has_target(target) {
+        return Ok(());
+    }
+    eprintln!("installing Rust's target {target}");
+    let status = Command::new("rustup")
+        .args(["target", "add", target])
+        .stdout(Stdio::null())
+        .status()
+        .context("starting rustup")?;
+    if !status.success() {
+        bail!("rustup target add {target}: {status}; images are built for it");
+    }
+    Ok(())
+}
+
+fn install_packages() -> anyhow::Result<()> {
     let missing: Vec<_> = PACKAGES
         .into_iter()
         .filter(|(_, file)| !is_there(file))

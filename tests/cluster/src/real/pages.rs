@@ -22,7 +22,10 @@ pub const MIGRATING: &str = "docs/migrating-from-sedna.md";
 
 /// Commands that are not run by the tour itself, and what runs them.
 const ELSEWHERE: [(&str, &str); 3] = [
-    ("rustup target add x86_64-unknown-linux-musl", "who sets up the machine"),
+    (
+        "rustup target add x86_64-unknown-linux-musl",
+        "the harness, where the target is missing",
+    ),
     (
         "cargo run -p skerry-dist -- images",
         "the harness, before the hosts are started",
