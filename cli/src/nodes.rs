@@ -3,7 +3,7 @@
 //! Those that have joined are read from their `EdgeNode`s, whose status is there also when the manager is not; of all others
 //! the manager alone knows, so it is asked.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
@@ -19,8 +19,12 @@ use skerry_globalmanager::{
         operator::{self, NodeRow},
     },
 };
+use tokio::time::timeout;
 
 use crate::failure::{Failure, print};
+
+/// How long the manager may take to tell of nodes: those that have joined are listed without it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which cluster, and what to do about its nodes.
 #[derive(clap::Args)]
@@ -80,13 +84,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             let mut nodes = operator::list(&client, &namespace)
                 .await
                 .map_err(|error| failure(&error))?;
-            let known = match admin_address {
-                Some(address) => ask(address).await,
-                None => operator::ask_leader(&client, &namespace)
-                    .await
-                    .map_err(|error| error.to_string()),
-            };
-            match known {
+            match known(&client, &namespace, admin_address).await {
                 Ok(known) => nodes = operator::with_others(nodes, &known, Timestamp::now()),
                 Err(why) => eprintln!(
                     "only nodes that have joined over TLS are listed, since the manager cannot be asked: {why}"
@@ -105,6 +103,20 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             print(&format!("{node}: what it got before {before} is revoked\n"))
         }
     }
+}
+
+/// What the manager knows of nodes, if it tells that soon.
+async fn known(client: &Client, namespace: &str, admin_address: Option<SocketAddr>) -> Result<Vec<NodeStatus>, String> {
+    let asked = async {
+        match admin_address {
+            Some(address) => ask(address).await,
+            None => operator::ask_leader(client, namespace)
+                .await
+                .map_err(|error| error.to_string()),
+        }
+    };
+    let asked = timeout(PATIENCE, asked).await;
+    asked.unwrap_or_else(|_| Err(format!("it has not answered within {} s", PATIENCE.as_secs())))
 }
 
 /// What the manager with this admin address knows of nodes.
@@ -132,7 +144,9 @@ async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, Failure> {
         }
         None => Config::from_kubeconfig(&KubeConfigOptions::default()).await,
     };
-    let config = config.map_err(|error| Failure::new(error, hint))?;
+    let mut config = config.map_err(|error| Failure::new(error, hint))?;
+    // Whoever types a command is told at once what is wrong, and may type it again.
+    config.default_retry = false;
     Client::try_from(config).map_err(|error| Failure::new(error, hint))
 }
 
@@ -235,8 +249,25 @@ fn printable(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        convert::Infallible,
+        fs,
+        future::pending,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::client::Body;
+    use serde_json::json;
     use skerry_crds::skerry::v1alpha1::Outbox;
+    use tempfile::NamedTempFile;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
 
     use super::*;
 
@@ -275,6 +306,57 @@ edge-1   2026-01-01T06:00:00Z  0.1.0    12        10     2026-01-03T06:00:00Z  7
 edge-17  -                     -        -         -      -                     -            -           -                     -                     2026-01-02T00:00:00Z
 ";
         assert_eq!(table(&nodes), expected);
+    }
+
+    /// A manager that leads by its Lease, and whose pod gives this answer when it is asked for its nodes.
+    async fn led(proxied: &'static str) -> (Client, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let kubeconfig = NamedTempFile::new().unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "clusters": [{"name": "it", "cluster": {"server": server}}],
+            "users": [{"name": "it", "user": {}}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        });
+        fs::write(kubeconfig.path(), config.to_string()).unwrap();
+        let asked = Arc::<AtomicUsize>::default();
+        let counted = asked.clone();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = vec![0; 4096];
+                let length = stream.read(&mut request).await.unwrap();
+                let lease = json!({"metadata": {}, "spec": {"holderIdentity": "manager-7_a-b"}}).to_string();
+                let (status, body) = if String::from_utf8_lossy(&request[..length]).contains("/proxy/nodes") {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    (proxied, "error trying to reach service")
+                } else {
+                    ("200 OK", &*lease)
+                };
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            }
+        });
+        (connect(Some(kubeconfig.path().to_owned())).await.unwrap(), asked)
+    }
+
+    #[tokio::test]
+    async fn a_manager_that_is_away_is_asked_once() {
+        let (client, asked) = led("503 Service Unavailable").await;
+        let error = known(&client, "sedna", None).await.unwrap_err();
+        assert!(error.contains("error trying to reach service"), "{error}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_manager_that_does_not_answer_is_not_waited_for() {
+        let silent = tower::service_fn(|_: http::Request<Body>| pending::<Result<http::Response<Body>, Infallible>>());
+        let error = known(&Client::new(silent, "sedna"), "sedna", None).await.unwrap_err();
+        assert_eq!(error, "it has not answered within 5 s");
     }
 
     #[test]
