@@ -160,9 +160,6 @@ impl Window {
 
     fn read_all(&mut self, outgoing: Vec<Outgoing>, answered: &BTreeSet<u64>) -> Vec<Outgoing> {
         let again = !self.again.is_empty();
-        if !again {
-            self.put_off = None;
-        }
         if let Some(last) = outgoing.last() {
             // Whether there was more than was asked for is found out by asking again.
             self.more = true;
@@ -170,6 +167,9 @@ impl Window {
         } else {
             self.again.clear();
         }
+        // What goes again is read from wherever it begins.
+        self.put_off
+            .take_if(|first| !again && (outgoing.is_empty() || *first <= self.read_to));
         let fresh = outgoing
             .into_iter()
             .filter(|outgoing| {

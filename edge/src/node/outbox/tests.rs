@@ -429,3 +429,35 @@ fn what_was_in_flight_behind_a_report_that_was_put_off_is_owed_until_it_goes_aga
     window.want(NOW);
     assert_eq!(settled(&window.read(vec![on("d", 5)])), 4);
 }
+
+#[test]
+fn what_was_put_off_is_owed_until_it_is_read_whatever_overtakes_it() {
+    let mut window = Window::default();
+    let first = SHARE + 5;
+    window.open();
+    window.want(NOW);
+    window.read(vec![on("a", first), on("a", first + 1)]);
+    window.later(first, NOW);
+    window.open();
+    window.want(NOW);
+    window.read((1..=SHARE + 1).map(|seq| on("busy", seq)).collect());
+    assert!((1..=SHARE).all(|seq| window.answered(seq)));
+    let busy = Some(("busy".to_owned(), SHARE, SHARE));
+    assert_eq!(want_of(&mut window, NOW), busy);
+    window.read(vec![on("busy", SHARE + 1), on("busy", first + 2)]);
+    assert!(window.answered(SHARE + 1));
+    // Those of all others are read up to here.
+    window.want(NOW);
+    let overtaking = window.read(vec![on("other", SHARE + 2)]);
+    assert!(window.answered(SHARE + 2));
+    assert_eq!(seqs(&overtaking), [SHARE + 2]);
+    assert_eq!(
+        want_of(&mut window, NOW),
+        Some(("busy".to_owned(), first + 2, SHARE - 1))
+    );
+    let overtaking = window.read(vec![on("busy", first + 3)]);
+    assert!(
+        matches!(overtaking[..], [Upstream::Report { settled, .. }] if settled == first),
+        "{overtaking:?}"
+    );
+}
