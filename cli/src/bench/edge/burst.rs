@@ -177,7 +177,7 @@ impl Disturbed<'_> {
                 self.manager.end().await;
                 let stranger = Manager::start(&another).await?;
                 let begun = Instant::now();
-                // Its own node would come, too: what counts is who was asked where he belongs.
+                // Dials are counted, and whoever is refused dials again: as many as there are nodes come from most of them.
                 let met = async || {
                     let refused = stranger.counted().await.ok()?.by("skerry_edge_refused_total", "reason");
                     refused.get("other_cluster").copied()
