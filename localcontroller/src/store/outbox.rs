@@ -110,10 +110,11 @@ pub(super) fn count(database: &mut Database) -> Result<(), StoreError> {
 /// Puts a report in, in place of the one that it makes worthless, and gives up others where there is no room.
 pub(super) fn push(database: &mut Database, report: &NewReport) -> Result<(), StoreError> {
     let uid = database.uid(&report.key)?;
+    insert(database, report, uid.as_deref())?;
+    // With the new one in its place: it is itself the first to go where the others are worth more.
     if uid.is_none() {
         make_room_for_homeless(database)?;
     }
-    insert(database, report, uid.as_deref())?;
     make_room(database)
 }
 
@@ -203,11 +204,11 @@ fn make_room(database: &mut Database) -> Result<(), StoreError> {
 
 fn make_room_for_homeless(database: &mut Database) -> Result<(), StoreError> {
     let homeless: Vec<u64> = database.all(
-        "SELECT seq FROM outbox WHERE uid IS NULL AND class < ?1 ORDER BY seq",
+        "SELECT seq FROM outbox WHERE uid IS NULL AND class < ?1 ORDER BY class, seq",
         [Class::Gap as u8],
         |row| row.get(0),
     )?;
-    let surplus = (homeless.len() as u64 + 1).saturating_sub(database.limits.homeless);
+    let surplus = (homeless.len() as u64).saturating_sub(database.limits.homeless);
     let surplus = usize::try_from(surplus).unwrap_or(usize::MAX);
     give_up(database, homeless.into_iter().take(surplus)).map(drop)
 }

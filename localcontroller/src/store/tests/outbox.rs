@@ -137,14 +137,18 @@ async fn reports_wait_for_the_object_that_they_are_about() {
     );
 }
 
+async fn open_with_homeless(home: &Home, homeless: u64) -> Store {
+    let limits = OutboxLimits {
+        homeless,
+        ..OutboxLimits::default()
+    };
+    Store::open(&home.path, limits).await.unwrap()
+}
+
 #[tokio::test]
 async fn reports_on_nothing_are_bounded_apart() {
     let home = home();
-    let limits = OutboxLimits {
-        homeless: 2,
-        ..OutboxLimits::default()
-    };
-    let store = Store::open(&home.path, limits).await.unwrap();
+    let store = open_with_homeless(&home, 2).await;
     for number in 0..5 {
         store.push(event("nothing", &number.to_string())).await.unwrap();
     }
@@ -154,4 +158,35 @@ async fn reports_on_nothing_are_bounded_apart() {
         .unwrap();
     let outgoing = store.fetch(0, 10).await.unwrap();
     assert_eq!(said(&outgoing), ["gap:3", "u:event:\"3\"", "u:event:\"4\""]);
+}
+
+#[tokio::test]
+async fn of_reports_on_nothing_metrics_are_given_up_first_whenever_they_came() {
+    for pushed in [
+        [event("a", "1"), metrics("a", "w", 0), event("a", "2")],
+        [event("a", "1"), event("a", "2"), metrics("a", "w", 0)],
+    ] {
+        let home = home();
+        let store = open_with_homeless(&home, 2).await;
+        for report in pushed {
+            store.push(report).await.unwrap();
+        }
+        store
+            .apply(batch(1, vec![Change::Put(object("a", "u", 1))]))
+            .await
+            .unwrap();
+        let outgoing = store.fetch(0, 10).await.unwrap();
+        assert_eq!(said(&outgoing), ["gap:1", "u:event:\"1\"", "u:event:\"2\""]);
+    }
+}
+
+#[tokio::test]
+async fn metrics_on_nothing_replace_older_ones_and_nothing_is_given_up_for_them() {
+    let home = home();
+    let store = open_with_homeless(&home, 2).await;
+    for report in [event("a", "1"), metrics("a", "w", 2), metrics("a", "w", 3)] {
+        store.push(report).await.unwrap();
+    }
+    let outgoing = store.fetch_homeless_too(0, 10).await.unwrap();
+    assert_eq!(said(&outgoing), [":event:\"1\"", ":metrics:3"]);
 }
