@@ -100,6 +100,29 @@ async fn a_full_outbox_gives_up_metrics_then_rounds_then_events() {
 }
 
 #[tokio::test]
+async fn of_metrics_a_full_outbox_gives_up_the_oldest() {
+    let home = home();
+    let store = open_with(&home, 3).await;
+    store
+        .apply(batch(1, vec![Change::Put(object("a", "u", 1))]))
+        .await
+        .unwrap();
+    for report in [
+        metrics("a", "w", 1),
+        metrics("a", "v", 2),
+        event("a", "3"),
+        event("a", "4"),
+    ] {
+        store.push(report).await.unwrap();
+    }
+    let outgoing = store.fetch(0, 10).await.unwrap();
+    assert_eq!(
+        said(&outgoing),
+        ["u:metrics:2", "u:event:\"3\"", "u:event:\"4\"", "gap:1"]
+    );
+}
+
+#[tokio::test]
 async fn bytes_bound_the_outbox_too() {
     let home = home();
     let limits = OutboxLimits {
