@@ -6,7 +6,7 @@ use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::json;
 use tokio::{
-    io::{DuplexStream, duplex},
+    io::{AsyncReadExt as _, DuplexStream, duplex},
     sync::{Semaphore, mpsc},
     time::timeout,
 };
@@ -179,6 +179,41 @@ async fn nothing_is_read_while_the_store_is_behind() {
     for _ in 0..enough {
         assert!(put().await, "it reads again");
     }
+    signals.stop.cancel();
+    link.await.unwrap();
+}
+
+/// As where something before the manager takes the connection and passes nothing on.
+#[tokio::test(start_paused = true)]
+async fn a_dial_that_is_never_answered_is_given_up_and_the_node_dials_again() {
+    let (dialled, mut connections) = mpsc::unbounded_channel();
+    let signals = Signals::new(CancellationToken::new());
+    let store = Arc::new(Empty(Semaphore::const_new(0)));
+    let mut state = signals.state.subscribe();
+    let began = Instant::now();
+    let link = run(session(None), ByHand(dialled, 4096), store, signals.clone(), || 0.5);
+    let link = tokio::spawn(link);
+
+    let mut unanswered = connections.recv().await.unwrap();
+    let given_up = state.wait_for(|state| matches!(state, State::Waiting { cause: Some(_), .. }));
+    let given_up = timeout(2 * limits::HANDSHAKE, given_up).await.unwrap();
+    let State::Waiting { until, cause } = given_up.unwrap().clone() else {
+        unreachable!()
+    };
+    assert_eq!(began.elapsed(), limits::HANDSHAKE);
+    assert_eq!(cause.as_deref(), Some("manager did not answer within 10 s"));
+    let mut asked = String::new();
+    unanswered.read_to_string(&mut asked).await.unwrap();
+    assert!(
+        asked.starts_with("GET / HTTP/1.1\r\n"),
+        "it has asked, and hung up: {asked}"
+    );
+
+    let again = connections.recv().await.unwrap();
+    assert_eq!(began.elapsed(), until, "when it said");
+    assert!(until <= limits::HANDSHAKE + limits::RECONNECT.0);
+    let mut socket = accept_hdr_async(again, agree).await.unwrap();
+    assert!(matches!(socket.next().await, Some(Ok(Message::Text(_)))), "its hello");
     signals.stop.cancel();
     link.await.unwrap();
 }
