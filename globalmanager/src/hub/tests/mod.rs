@@ -4,6 +4,7 @@ mod again;
 mod cluster;
 mod edits;
 mod flood;
+mod lines;
 mod network;
 mod node;
 mod old_agents;

@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Nobody reports here.
-struct NoReports;
+pub(super) struct NoReports;
 
 #[async_trait]
 impl Reports for NoReports {
