@@ -13,9 +13,14 @@ use super::cluster::{Cluster, Running, dataset, job, model, service, settle, wor
 
 /// The node says one of everything, at this time of its clock.
 fn say(node: &Running, second: i64, number: u64) {
+    say_in("t", node, second, number);
+}
+
+/// Likewise; by its trainer's clock, this is when the round began.
+fn say_in(began: &str, node: &Running, second: i64, number: u64) {
     let round = json!({
         "name": "trainer", "kind": "train", "status": "running",
-        "ownerInfo": {"currentRound": number, "startTime": "t", "sampleCount": 9},
+        "ownerInfo": {"currentRound": number, "startTime": began, "sampleCount": 9},
         "results": [{"metrics": {"accuracy": number.to_string()}}],
     });
     let figures = json!({"name": "little", "kind": "inference", "ownerInfo": {"inferenceNumber": number}});
@@ -126,4 +131,56 @@ async fn what_was_answered_takes_no_effect_again_when_an_old_store_is_put_back()
     );
     assert_eq!(after[2]["rounds"].as_array().unwrap().len(), 5);
     assert_eq!(after[3]["metrics"], json!([{"key": "inferenceNumber", "value": "5"}]));
+}
+
+/// The figures that stand, and each round with when its trainer began.
+async fn standing(cluster: &Cluster) -> (Value, Value) {
+    let told = told(cluster).await;
+    let figures = json!([
+        told[0]["metrics"][0]["value"],
+        told[1]["numberOfSamples"],
+        told[3]["metrics"][0]["value"]
+    ]);
+    let rounds = told[2]["rounds"].as_array().unwrap().iter();
+    let rounds = rounds.map(|round| json!([round["round"], round["workers"][0]["startTime"]]));
+    (figures, rounds.collect())
+}
+
+/// The limit that `docs/edge-nodes.md` states: such a manager has not heard of what is newer.
+#[tokio::test(start_paused = true)]
+async fn what_an_old_store_says_stands_with_a_manager_that_leads_since_until_the_next_is_said() {
+    let (cluster, node) = world().await;
+    say(&node, 100, 1);
+    settle().await;
+    for (second, number) in [(101, 2), (102, 3), (103, 4)] {
+        say(&node, second, number);
+    }
+    let old = node.disk.lock().clone();
+    settle().await;
+    for (second, number) in [(200, 1), (201, 2)] {
+        say_in("u", &node, second, number);
+        settle().await;
+    }
+    let before = standing(&cluster).await;
+    assert_eq!(before, (json!(["2", 2, "2"]), json!([[1, "u"], [2, "u"]])));
+
+    let disk = node.kill();
+    *disk.lock() = old;
+    let cluster = cluster.another_manager();
+    let node = Running::start_on(disk, 2, cluster.serve());
+    settle().await;
+    assert_eq!(answers(&node), vec![ReportResult::Accepted {}; 12]);
+    let again = standing(&cluster).await;
+    let rounds = json!([[1, "u"], [2, "t"], [3, "t"], [4, "t"]]);
+    assert_eq!(again, (json!(["4", 4, "4"]), rounds), "as the copy has it");
+
+    say_in("u", &node, 202, 3);
+    settle().await;
+    let after = standing(&cluster).await;
+    let rounds = json!([[1, "u"], [2, "t"], [3, "u"]]);
+    assert_eq!(
+        after,
+        (json!(["3", 3, "3"]), rounds),
+        "but for rounds that the trainer has passed"
+    );
 }
