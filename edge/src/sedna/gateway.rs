@@ -168,7 +168,7 @@ pub async fn serve(wire: WebSocket, node: String, agents: Agents, dialer: PipeDi
     let Gateway {
         wire, ordered, signals, ..
     } = gateway;
-    // Whoever waits for something to be written waits in vain.
+    // Whoever waits for something to be read waits in vain.
     drop(ordered);
     signals.stop.cancel();
     let _ = linked.await;

@@ -142,7 +142,8 @@ impl Wire {
         open
     }
 
-    /// Ends the watches that a user has open, as an API server does that was watched for long enough.
+    /// Ends the watches that a user has open, as an API server does that was watched for long enough. Those of Nodes and
+    /// Leases go on: they are signs of life.
     pub fn end_watches(&self, user: &str) {
         self.traffic.stands().remove(user);
     }
