@@ -1,7 +1,7 @@
 //! The benches of the command line, each on a control plane of its own.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read},
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bounds::{self, Figure},
+    bounds::{Bounds, EDGE, Figure, MANAGER},
     control_plane::{ALONE, ControlPlane, Processors, Site},
     enclosure::FOLDER,
     programs::{built, command_line},
@@ -118,7 +118,7 @@ impl Bench {
             .arg(plane.access().admin);
         let figures = figures(bench.stdout(Stdio::piped()))?;
         plane.check()?;
-        let broken = bounds::broken(&figures, self.subject.is_large());
+        let broken = self.subject.bounds().broken(&figures, self.subject.is_large());
         for broken in &broken {
             println!("error: {broken}");
         }
@@ -129,16 +129,26 @@ impl Bench {
 /// What a bench prints for programs, said for people meanwhile.
 fn figures(bench: &mut Command) -> anyhow::Result<Vec<Figure>> {
     let mut process = bench.spawn().context("starting the bench")?;
-    let told = process.stdout.take().context("its output is piped")?;
-    let mut figures = Vec::new();
-    for line in BufReader::new(told).lines() {
-        let figure: Figure = serde_json::from_str(&line?).context("reading a figure")?;
-        println!("{figure}");
-        figures.push(figure);
+    let figures = read(process.stdout.take());
+    if figures.is_err() {
+        // Nobody reads what else it has to say. It may have ended by itself.
+        let _ = process.kill();
     }
     let status = process.wait()?;
+    let figures = figures?;
     if !status.success() {
         bail!("the bench ended with {status}");
+    }
+    Ok(figures)
+}
+
+fn read(told: Option<impl Read>) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for line in BufReader::new(told.context("its output is piped")?).lines() {
+        let line = line?;
+        let figure: Figure = serde_json::from_str(&line).with_context(|| format!("no figure: {line}"))?;
+        println!("{figure}");
+        figures.push(figure);
     }
     Ok(figures)
 }
@@ -147,7 +157,14 @@ fn figures(bench: &mut Command) -> anyhow::Result<Vec<Figure>> {
 const LARGE: u32 = 300;
 
 impl Subject {
-    /// Whether the load tells of speed.
+    fn bounds(&self) -> Bounds {
+        match self {
+            Self::Manager { .. } => MANAGER,
+            Self::Edge { .. } => EDGE,
+        }
+    }
+
+    /// Whether the load tells of speed and memory.
     fn is_large(&self) -> bool {
         match self {
             Self::Manager { services, .. } => *services >= LARGE,
@@ -228,6 +245,8 @@ fn halves(cores: usize) -> (Processors, Processors) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -236,6 +255,22 @@ mod tests {
         assert_eq!(halves(1), (Processors::All, Processors::All));
         assert_eq!(halves(2), (these("0-0"), these("1-1")));
         assert_eq!(halves(5), (these("0-1"), these("2-4")));
+    }
+
+    #[test]
+    fn a_bench_that_says_something_else_is_ended() {
+        let folder = std::env::temp_dir();
+        let pid = folder.join(format!("skerry-no-figure-{}", std::process::id()));
+        let script = "echo $$ > \"$1\"; echo no figure; exec sleep 60";
+        let mut bench = Command::new("sh");
+        bench.args(["-c", script, "-"]).arg(&pid).stdout(Stdio::piped());
+        let begun = Instant::now();
+        let refused = figures(&mut bench).unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(30), "it did not go on to its end");
+        assert!(format!("{refused:#}").contains("no figure"), "{refused:#}");
+        let process = std::fs::read_to_string(&pid).unwrap();
+        std::fs::remove_file(&pid).unwrap();
+        assert!(!Path::new("/proc").join(process.trim()).exists(), "it was waited for");
     }
 
     #[test]
