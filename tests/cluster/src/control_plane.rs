@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::{
     pki::{Pair, Pki},
-    process::{Process, output, until},
+    process::{Process, output, until, until_it_works},
     rights::{self, Right},
 };
 
@@ -182,7 +182,7 @@ impl ControlPlane {
         fs::write(&file, orphan.to_string())?;
         let file = file.display().to_string();
         // The namespace comes soon after the API server.
-        until(PATIENCE, || Ok(self.kubectl(&["create", "-f", &file]).ok())).context("waiting for a namespace")?;
+        until_it_works(PATIENCE, || self.kubectl(&["create", "-f", &file])).context("waiting for a namespace")?;
         until(PATIENCE, || {
             let left = self.kubectl(&["get", "configmap", ORPHAN, "--ignore-not-found", "--output", "name"])?;
             Ok(left.is_empty().then_some(()))

@@ -19,6 +19,9 @@ use crate::{
 /// How long the kernel, and the janitor, may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long an API server may take until it begins to start: hosts are joined before it, and etcd is started.
+const START: Duration = Duration::from_secs(120);
+
 /// What there is on the machine that a run adds to.
 #[derive(Debug, PartialEq, Eq)]
 struct Surroundings {
@@ -49,8 +52,9 @@ pub fn none_after_kills(start: impl Fn() -> anyhow::Result<Command>) -> anyhow::
     let temporary = env::temp_dir().join(format!("skerry-leftovers-{}", std::process::id()));
     fs::create_dir(&temporary).with_context(|| format!("making {}", temporary.display()))?;
     let held = none_after(start, &temporary);
-    fs::remove_dir_all(&temporary)?;
-    held
+    let removed = fs::remove_dir_all(&temporary).with_context(|| format!("removing {}", temporary.display()));
+    // What a run left there may be why it cannot be removed.
+    held.and(removed)
 }
 
 fn none_after(start: impl Fn() -> anyhow::Result<Command>, temporary: &Path) -> anyhow::Result<()> {
@@ -87,7 +91,7 @@ impl Killed {
 
     /// When the hosts are joined, and etcd and the API server have begun to start.
     fn while_it_starts(mut self) -> anyhow::Result<(String, &'static str)> {
-        let begun = until(PATIENCE, || {
+        let begun = until(START, || {
             let there = processes_of(&self.group)?;
             let of_kubernetes = there.iter().filter(|process| process.ends_with(" kubernetes"));
             Ok((of_kubernetes.count() > 1).then_some(()))
@@ -99,9 +103,10 @@ impl Killed {
 
     fn once_it_is_up(mut self) -> anyhow::Result<(String, &'static str)> {
         let up = wait_until_up(&mut self.child);
-        let there = processes_of(&self.group)?;
+        let there = processes_of(&self.group);
         self.kill()?;
         up?;
+        let there = there?;
         ensure!(there.len() > 10, "hardly anything ran: {there:?}");
         Ok((self.group, "killed once it was up"))
     }

@@ -137,3 +137,36 @@ pub fn until<T>(limit: Duration, mut seen: impl FnMut() -> anyhow::Result<Option
         std::thread::sleep(Duration::from_millis(100));
     }
 }
+
+/// Tries as often until it works; the last error says why it never did.
+pub fn until_it_works<T>(limit: Duration, mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let mut last = None;
+    let done = until(limit, || match attempt() {
+        Ok(done) => Ok(Some(done)),
+        Err(error) => {
+            last = Some(error);
+            Ok(None)
+        }
+    });
+    done.map_err(|late| match last {
+        Some(why) => why.context(late),
+        None => late,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_works_says_why() {
+        let mut times = 0;
+        let refused = until_it_works(Duration::ZERO, || -> anyhow::Result<()> { bail!("it is refused") });
+        assert_eq!(format!("{:#}", refused.unwrap_err()), "not within 0 s: it is refused");
+        let done = until_it_works(GRACE, || {
+            times += 1;
+            (times > 1).then_some(times).context("not at once")
+        });
+        assert_eq!(done.unwrap(), 2);
+    }
+}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{SEDNA, Tour, kubernetes::text, lifecycle::still_reports};
 use crate::{
     network::{CLOUD, EDGE},
-    process::until,
+    process::{until, until_it_works},
 };
 
 /// How long a replacement may take to be ready, and Kubernetes to see it.
@@ -33,7 +33,7 @@ pub fn one_manager_at_a_time(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     until(PATIENCE, || Ok((tour.managers()?.len() == 2).then_some(()))).context("the first gets a replacement")?;
     tour.is_put_off(second).context("while the replacement is not ready")?;
     tour.kubectl(&["uncordon", CLOUD.name, EDGE.name])?;
-    until(PATIENCE, || Ok(tour.evict(second).ok()))
+    until_it_works(PATIENCE, || tour.evict(second))
         .context("the second manager may be evicted once there are two again")?;
     until(PATIENCE, || {
         let now = tour.managers()?;

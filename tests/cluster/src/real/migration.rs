@@ -16,7 +16,10 @@ use super::{
     pages::{INSTALLING, MIGRATING},
     storage,
 };
-use crate::{network::HARNESS, process::until};
+use crate::{
+    network::HARNESS,
+    process::{until, until_it_works},
+};
 
 const CONTROL: &str = include_str!("sedna/control.yaml");
 const OBJECTS: &str = include_str!("sedna/objects.yaml");
@@ -158,7 +161,7 @@ fn define(tour: &Tour<'_>) -> anyhow::Result<()> {
     tour.create("kubectl", &list.to_string())?;
     let wait = ["wait", "crds", "--all", "--for=condition=Established", "--timeout=3m"];
     // As long as one has no conditions at all, kubectl does not wait for them.
-    until(PATIENCE, || Ok(tour.kubectl(&wait).ok()))
+    until_it_works(PATIENCE, || tour.kubectl(&wait))
         .map(drop)
         .context("they are served")
 }

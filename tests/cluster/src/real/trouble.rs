@@ -14,7 +14,10 @@ use super::{
     kubernetes::{container_of, text, told_of},
     lifecycle,
 };
-use crate::{network::EDGE, process::until};
+use crate::{
+    network::EDGE,
+    process::{until, until_it_works},
+};
 
 /// How long the edge is cut off.
 const CUT: Duration = Duration::from_secs(120);
@@ -67,7 +70,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     println!(
         "real: {node} s after the cut the node is ready again, and after {service} s its service as it was edited"
     );
-    let after = until(PATIENCE, || Ok(tour.pod_of("read-digits", "edge").ok()))?;
+    let after = until_it_works(PATIENCE, || tour.pod_of("read-digits", "edge"))?;
     ensure!(
         text(&after, "/metadata/uid") != text(&before, "/metadata/uid"),
         "{after}"
