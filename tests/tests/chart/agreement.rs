@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
+use skerry_cluster::real::EVERYTHING;
 use skerry_dist::images;
 use skerry_workloads::Settings;
 
@@ -148,4 +149,66 @@ fn local_controllers_can_work_for_the_manager_of_sedna() {
     assert_eq!(value("MANAGER_PROTOCOL").as_deref(), Some("sedna"));
     assert_eq!(value("MANAGER_PLAINTEXT").as_deref(), Some("true"));
     assert_eq!(value("JOIN_TOKEN_FILE"), None, "a plain link proves nothing");
+}
+
+/// Kubernetes takes a name that no container has, and then nothing gets through.
+#[test]
+fn a_port_that_is_named_is_one_of_the_pods_that_are_selected() {
+    if !helm::is_there() {
+        return;
+    }
+    let [crds, tls] = ["crds.install=false", "globalManager.edgeTls.enabled=true"];
+    for (objects, number) in [
+        (helm::objects(&[crds]), 3),
+        (helm::objects(&[crds, tls]), 3),
+        (helm::objects_with(EVERYTHING), 7),
+    ] {
+        let named: Vec<_> = objects.iter().flat_map(named_ports).collect();
+        assert_eq!(named.len(), number, "{named:?}");
+        for (object, selector, port) in named {
+            let pods = objects.iter().filter_map(|object| object.pointer("/spec/template"));
+            let pods: Vec<_> = pods.filter(|pod| is_selected(pod, selector)).collect();
+            assert!(!pods.is_empty(), "{object} selects nothing");
+            for pod in pods {
+                assert!(container_ports(pod).any(|there| there == port), "{object} names {port}");
+            }
+        }
+    }
+}
+
+/// What an object calls the ports of pods: its kind and name, what it selects them by, the port's name.
+fn named_ports(object: &Value) -> Vec<(String, &Value, &str)> {
+    let spec = &object["spec"];
+    let (selector, ports): (_, Vec<_>) = match object["kind"].as_str() {
+        Some("NetworkPolicy") => {
+            let rules = list(&spec["ingress"]);
+            let ports = rules.flat_map(|rule| list(&rule["ports"]));
+            (
+                &spec["podSelector"]["matchLabels"],
+                ports.map(|port| &port["port"]).collect(),
+            )
+        }
+        Some("Service") => {
+            let ports = list(&spec["ports"]).map(|port| &port["targetPort"]);
+            (&spec["selector"], ports.collect())
+        }
+        _ => return vec![],
+    };
+    let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
+    let names = ports.into_iter().filter_map(Value::as_str);
+    names.map(|port| (name.clone(), selector, port)).collect()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn is_selected(pod: &Value, selector: &Value) -> bool {
+    let mut wanted = selector.as_object().unwrap().iter();
+    wanted.all(|(label, value)| pod["metadata"]["labels"].get(label) == Some(value))
+}
+
+fn container_ports(pod: &Value) -> impl Iterator<Item = &str> {
+    let ports = list(&pod["spec"]["containers"]).flat_map(|container| list(&container["ports"]));
+    ports.filter_map(|port| port["name"].as_str())
 }

@@ -50,8 +50,16 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 /// The objects that these `--set`s render.
 pub fn objects(sets: &[&str]) -> Vec<Value> {
-    let text = template(sets).unwrap();
-    let all: Vec<Option<Value>> = serde_saphyr::from_multiple(&text).unwrap();
+    read(&template(sets).unwrap())
+}
+
+/// The same with a file of values, named from the root of the repository.
+pub fn objects_with(values: &str) -> Vec<Value> {
+    read(&template_with(values).unwrap())
+}
+
+fn read(rendered: &str) -> Vec<Value> {
+    let all: Vec<Option<Value>> = serde_saphyr::from_multiple(rendered).unwrap();
     all.into_iter().flatten().collect()
 }
 
