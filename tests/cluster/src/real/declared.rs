@@ -9,10 +9,19 @@ use super::{Tour, kubernetes::text};
 
 /// Our kinds, and those of Sedna's that nobody looks after yet.
 const KINDS: &str = "datasets,models,jointinferenceservices,federatedlearningjobs,incrementallearningjobs,\
-                     lifelonglearningjobs,edgenodes";
+                     lifelonglearningjobs,featureextractionservices,objectsearchservices,objecttrackingservices,reidjobs,\
+                     videoanalyticsjobs,edgenodes";
 
 /// The latter: nobody tells how such an object is, so what somebody told stays.
-const LEFT_ALONE: [&str; 2] = ["IncrementalLearningJob", "LifelongLearningJob"];
+const LEFT_ALONE: [&str; 7] = [
+    "IncrementalLearningJob",
+    "LifelongLearningJob",
+    "FeatureExtractionService",
+    "ObjectSearchService",
+    "ObjectTrackingService",
+    "ReidJob",
+    "VideoAnalyticsJob",
+];
 
 /// Every object by kind, namespace and name: its uid, generation and spec; its status, too, if the job has ended or is left
 /// alone.
@@ -78,7 +87,15 @@ impl Tour<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
+
+    use super::{
+        super::{definitions, kubernetes::array, migration, pages::MIGRATING},
+        *,
+    };
+
+    /// What the manager does look after.
+    const LOOKED_AFTER: [&str; 4] = ["Dataset", "Model", "JointInferenceService", "FederatedLearningJob"];
 
     fn job(name: &str, generation: u64, phase: &str, round: u64) -> Value {
         json!({
@@ -121,5 +138,37 @@ mod tests {
         assert_eq!(before.lost(&now).len(), 1);
         before.edited("FederatedLearningJob default/a", 2);
         assert!(before.lost(&now).is_empty());
+    }
+
+    /// By what names `kubectl` knows a kind.
+    fn names(definition: &Value) -> Vec<&str> {
+        let short = array(definition, "/spec/names/shortNames").iter();
+        let plural = text(definition, "/spec/names/plural");
+        short.filter_map(Value::as_str).chain([plural]).collect()
+    }
+
+    #[test]
+    fn each_kind_of_sedna_is_declared_kept_by_the_page_and_found_again() {
+        let root = skerry_dist::root();
+        let page = fs::read_to_string(root.join(MIGRATING)).unwrap();
+        let command = page.lines().find(|line| line.contains("> sedna-objects.yaml")).unwrap();
+        let kept: Vec<_> = command.split_whitespace().nth(3).unwrap().split(',').collect();
+        let mut declared: Vec<Value> = serde_saphyr::from_multiple(migration::OBJECTS).unwrap();
+        declared.retain(|object| text(object, "/apiVersion") == "sedna.io/v1alpha1");
+        assert_eq!(declared.len(), migration::DECLARED);
+        for sednas in definitions::in_short().unwrap() {
+            let [kind, plural] = ["/kind", "/plural"].map(|name| text(&sednas, &format!("/spec/names{name}")));
+            let ours = root.join(format!("charts/skerry/files/crds/sedna.io_{plural}.yaml"));
+            let ours: Value = serde_saphyr::from_str(&fs::read_to_string(ours).unwrap()).unwrap();
+            // Whoever follows the page has only the former, whoever looks afterwards only the latter.
+            for known in [&sednas, &ours].map(names) {
+                let found = kept.iter().filter(|name| known.contains(name));
+                assert_eq!(found.count(), 1, "{kind} in {command}");
+            }
+            assert!(KINDS.split(',').any(|known| known == plural), "{plural}");
+            assert!(declared.iter().any(|object| text(object, "/kind") == kind), "{kind}");
+            assert!(LOOKED_AFTER.contains(&kind) != LEFT_ALONE.contains(&kind), "{kind}");
+        }
+        assert_eq!(kept.len(), definitions::COUNT);
     }
 }

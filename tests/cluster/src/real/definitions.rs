@@ -58,7 +58,8 @@ pub fn of_sedna(plane: &ControlPlane) -> anyhow::Result<Vec<Value>> {
     Ok(definitions)
 }
 
-fn in_short() -> anyhow::Result<Vec<Value>> {
+/// All of them, with the types by name.
+pub fn in_short() -> anyhow::Result<Vec<Value>> {
     let mut definitions: Vec<Value> = serde_saphyr::from_multiple(FIRST)?;
     definitions.extend(serde_saphyr::from_multiple::<Value>(OTHERS)?);
     Ok(definitions)

@@ -22,7 +22,8 @@ use crate::{
 };
 
 const CONTROL: &str = include_str!("sedna/control.yaml");
-const OBJECTS: &str = include_str!("sedna/objects.yaml");
+/// What the user has declared.
+pub const OBJECTS: &str = include_str!("sedna/objects.yaml");
 const CHILDREN: &str = include_str!("sedna/children.yaml");
 
 /// Sedna's manager, as its writes show.
@@ -40,7 +41,16 @@ const TOO_LARGE: usize = 9;
 /// The user's namespace.
 const PLANT: &str = "plant";
 /// How many objects of Sedna's kinds the user has declared.
-const DECLARED: usize = 9;
+pub const DECLARED: usize = 14;
+
+/// Those of them of which Sedna has told no more than that they are at work.
+const AT_WORK: [&str; 5] = [
+    "fe/gait",
+    "objs/visitors",
+    "objt/forklifts",
+    "reid/who-was-here",
+    "va/night-shift",
+];
 
 const EDGE_WORKER: &str = "helmet-deployment-edge";
 const CLOUD_WORKER: &str = "helmet-deployment-cloud";
@@ -140,6 +150,12 @@ fn sedna_runs(tour: &Tour<'_>) -> anyhow::Result<Vec<String>> {
             "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
     for job in ["il/helmet-over-time", "ll/comfort"] {
         tour.patch(&[job, "--namespace", PLANT, "--subresource=status", &manager], &status)?;
+    }
+    let status = json!({"status": {"active": 1, "startTime": "2026-01-01T00:00:00Z", "conditions": [
+        {"type": "Running", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    for one in AT_WORK {
+        tour.patch(&[one, "--namespace", PLANT, "--subresource=status", &manager], &status)?;
     }
     pods(tour)
 }
