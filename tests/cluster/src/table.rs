@@ -32,6 +32,8 @@ const OPTIONAL: &str = "1.36";
 
 /// What the page says of a scenario that held.
 const HOLDS: &str = "holds";
+/// What it says of one without a result.
+const NOT_RUN: &str = "not run";
 
 /// The test that holds a program against the page. It is none of the scenarios: it is left out of the runs from which the
 /// page is made.
@@ -159,7 +161,7 @@ impl Section {
                     self.command(place)
                 )
             }
-            None if place == OPTIONAL => Ok("not run"),
+            None if place == OPTIONAL => Ok(NOT_RUN),
             None => bail!(
                 "{name:?} has no result on {place}: there has to be {}",
                 self.command(place)
@@ -284,6 +286,10 @@ fn contradicted(
             Some(said) if *outcome != Outcome::Held => Some(format!(
                 "{PAGE} says {said:?} of {name:?}, which did not hold on {place}"
             )),
+            // Of the optional place it may say so until it is written anew.
+            Some(&NOT_RUN) if place != OPTIONAL => {
+                Some(format!("{PAGE} says {NOT_RUN:?} of {name:?}, which held on {place}"))
+            }
             Some(_) => None,
         });
     let others = said
@@ -358,6 +364,8 @@ mod tests {
     #[test]
     fn a_page_contradicts_a_run_that_failed_or_ran_other_scenarios() {
         let page = "# Scenarios\n".to_owned() + &section().written(&names(), &held(&[SANDBOX, "1.34"])).unwrap();
+        // The last row is behind: nobody writes it as long as a result is missing elsewhere.
+        let page = page + "| pods: wait | not run | not run | not run |\n";
         let told = |place, shown: &[(&str, Outcome)]| {
             let shown = shown
                 .iter()
@@ -367,7 +375,6 @@ mod tests {
         };
         let made = "pods::are_made";
         assert_eq!(told("1.34", &[(made, Outcome::Held)]), [""; 0]);
-        // It says of the newest that it was not run there, which nobody has to believe for ever.
         assert_eq!(told("1.36", &[(made, Outcome::Held)]), [""; 0]);
         assert_eq!(told("1.36", &[]), [""; 0]);
         assert_eq!(
@@ -386,6 +393,11 @@ mod tests {
             told("1.34", &[(made, Outcome::Held), ("pods::go", Outcome::Held)]),
             ["docs/scenarios.md says nothing of \"pods: go\", which was run on 1.34"]
         );
+        assert_eq!(
+            told("1.34", &[(made, Outcome::Held), ("pods::wait", Outcome::Held)]),
+            ["docs/scenarios.md says \"not run\" of \"pods: wait\", which held on 1.34"]
+        );
+        assert_eq!(told("1.36", &[("pods::wait", Outcome::Held)]), [""; 0]);
     }
 
     #[test]
