@@ -3,7 +3,6 @@
 //! By the token bucket and a filter of `tc`, because not every kernel has `netem`.
 
 use std::{
-    fs::File,
     net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket},
     sync::{
         Arc,
@@ -14,7 +13,6 @@ use std::{
 };
 
 use anyhow::Context;
-use nix::sched::{CloneFlags, setns};
 use socket2::SockRef;
 
 use crate::{
@@ -65,7 +63,8 @@ impl BadLink {
             run("tc", &filter)?;
         }
         let here = UdpSocket::bind((HARNESS, 0)).context("the others in the cloud")?;
-        let there = socket_on(host).context("the others on the host")?;
+        let there = host.within(move || Ok(UdpSocket::bind((host.address, 0))?));
+        let there = there.context("the others on the host")?;
         for (socket, to) in [(here, host.address), (there, HARNESS)] {
             socket.set_nonblocking(true)?;
             SockRef::from(&socket).set_send_buffer_size(WAITING * MEMORY)?;
@@ -104,18 +103,6 @@ impl Drop for BadLink {
     }
 }
 
-/// A socket in the network of a host.
-fn socket_on(host: Host) -> anyhow::Result<UdpSocket> {
-    let there = move || {
-        let network = File::open(format!("/run/netns/{}", host.name))?;
-        // Of this thread alone, which ends with this.
-        setns(network, CloneFlags::CLONE_NEWNET)?;
-        anyhow::Ok(UdpSocket::bind((host.address, 0))?)
-    };
-    let opened = thread::spawn(there).join();
-    opened.map_err(|_| anyhow::anyhow!("the thread in the host's network ended"))?
-}
-
 /// Has always as much waiting as the socket may.
 fn fill(socket: &UdpSocket, to: Ipv4Addr, over: &AtomicBool) {
     while !over.load(Relaxed) {
@@ -149,7 +136,7 @@ mod tests {
 
     use nix::{
         mount::{MsFlags, mount},
-        sched::unshare,
+        sched::{CloneFlags, unshare},
     };
 
     use super::*;
@@ -168,11 +155,7 @@ mod tests {
         mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
         mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), NOTHING)?;
         network::make()?;
-        let there = thread::spawn(|| -> anyhow::Result<TcpListener> {
-            setns(File::open("/run/netns/edge-1")?, CloneFlags::CLONE_NEWNET)?;
-            Ok(TcpListener::bind((EDGE.address, 0))?)
-        });
-        let there = there.join().unwrap()?;
+        let there = EDGE.within(|| Ok(TcpListener::bind((EDGE.address, 0))?))?;
         let address = there.local_addr()?;
         let is = |late: bool| {
             until(PATIENCE, || {

@@ -5,9 +5,10 @@
 //!                                   └─ edge-1  198.51.100.2   pods 203.0.113.128/25
 //! ```
 
-use std::{net::Ipv4Addr, path::Path};
+use std::{fs::File, net::Ipv4Addr, path::Path, thread};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use nix::sched::{CloneFlags, setns};
 
 use crate::{
     control_plane::command,
@@ -86,6 +87,21 @@ impl Host {
     /// Plugs the cable in again.
     pub fn restore(self) -> anyhow::Result<()> {
         ip(&format!("link set {} up", self.link))
+    }
+
+    /// Does something in the host's network.
+    pub fn within<T: Send + 'static>(
+        self,
+        act: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+    ) -> anyhow::Result<T> {
+        let there = move || {
+            let network = File::open(format!("/run/netns/{}", self.name))?;
+            // Of this thread alone, which ends with this.
+            setns(network, CloneFlags::CLONE_NEWNET)?;
+            act()
+        };
+        let done = thread::spawn(there).join();
+        done.map_err(|_| anyhow!("the thread in the network of {} ended", self.name))?
     }
 
     fn ip(self, arguments: &str) -> anyhow::Result<()> {

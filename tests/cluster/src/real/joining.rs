@@ -2,6 +2,8 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
     os::unix::fs::PermissionsExt as _,
     process::Command,
     thread,
@@ -20,7 +22,7 @@ use super::{
 };
 use crate::{
     bad_link::{BadLink, DELAY, round_trip},
-    network::EDGE,
+    network::{CLOUD, EDGE},
     process::{Process, until},
 };
 
@@ -36,6 +38,9 @@ const TOKEN: &str = "lib/skerry/join.token";
 
 /// The port of the local controller.
 const LOCAL_CONTROLLER: u16 = 9100;
+/// What it is told of a service that has a worker at the edge, but none of this name.
+const MESSAGE: &str = r#"{"name": "nobody", "namespace": "default", "ownerName": "read-digits",
+    "ownerKind": "jointinferenceservice", "kind": "inference", "status": "running"}"#;
 
 /// The job that trains over a bad link.
 const JOB: &str = "learn-over-a-bad-link";
@@ -62,6 +67,7 @@ pub fn join(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let expires = cell(&listed, EDGE.name, "EXPIRES").filter(|expires| *expires != "-");
     ensure!(expires.is_some(), "the node's session has no certificate:\n{listed}");
     a_used_token_lets_nobody_in(tour)?;
+    another_host_reports_nothing()?;
     tour.nothing_was_restarted()?;
     still_reports(tour)
 }
@@ -88,6 +94,34 @@ fn a_used_token_lets_nobody_in(tour: &Tour<'_>) -> anyhow::Result<()> {
         Ok(stranger.last_words().contains("was used before").then_some(()))
     });
     refused.with_context(|| format!("a stranger with a used token says:\n{}", stranger.last_words()))
+}
+
+/// The workers' port is open to other hosts, for their health checks; what these report is refused for where it comes from, and
+/// what comes from the edge for what it says alone.
+fn another_host_reports_nothing() -> anyhow::Result<()> {
+    for (host, refusal) in [(CLOUD, "neither this node nor a pod of it"), (EDGE, "has no worker")] {
+        let answer = host.within(answer_to_a_worker);
+        let answer = answer.with_context(|| format!("reporting from {}", host.name))?;
+        ensure!(
+            answer.starts_with("HTTP/1.1 403 ") && answer.contains(refusal),
+            "from {}: {answer}",
+            host.name
+        );
+    }
+    Ok(())
+}
+
+/// What the local controller at the edge answers to the message.
+fn answer_to_a_worker() -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&(EDGE.address, LOCAL_CONTROLLER).into(), PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let head =
+        "POST /sedna/workers/nobody/info HTTP/1.1\r\nhost: lc\r\nconnection: close\r\ncontent-type: application/json";
+    let length = MESSAGE.len();
+    stream.write_all(format!("{head}\r\ncontent-length: {length}\r\n\r\n{MESSAGE}").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// The federated example trains to its end while the link is late, loses packets, and is cut twice.
