@@ -69,6 +69,18 @@ pub fn probe() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Why nothing can be taken here from a run, if that is so, and what is not tested then: it takes the namespaces that root has,
+/// but not in every container.
+pub fn unrefused() -> Option<String> {
+    let tried = output(Command::new("unshare").args(["--mount", "--net", "true"]));
+    tried.err().map(|error| {
+        format!(
+            "nothing can be taken from a run here (are you root?), so this was not tested: what it says of a machine that \
+             refuses something: {error:#}"
+        )
+    })
+}
+
 /// Whether hosts can be joined and a container runs: tried with Debian's programs alone, inside an enclosure.
 pub fn try_container(pause: &Path, folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;

@@ -6,12 +6,13 @@
 
 use std::{
     fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use serde_json::json;
+use skerry_cluster::abilities;
 
 const REQUIRE: &str = "SKERRY_REQUIRE_CLUSTER";
 
@@ -65,13 +66,13 @@ fn is_refused(before: &[&str], arguments: &[&str], path: &str, what: &str, why: 
     }
 }
 
-/// Whether this is root; says so where it is not.
-fn is_root() -> bool {
-    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !is_root {
-        eprintln!("skipped: it takes root to take something from root");
+/// Whether root can take something from a run here; says so where it cannot.
+fn can_refuse() -> bool {
+    let why = abilities::unrefused();
+    if let Some(why) = &why {
+        eprintln!("skipped: {why}");
     }
-    is_root
+    why.is_none()
 }
 
 /// The programs of the machine behind these.
@@ -93,7 +94,7 @@ fn without_go_nothing_runs() {
 
 #[test]
 fn without_namespaces_nothing_runs() {
-    if !is_root() {
+    if !can_refuse() {
         return;
     }
     let path = before_the_machines(&programs("without-namespaces", &[("go", WILLING)]));
@@ -109,7 +110,7 @@ fn without_namespaces_nothing_runs() {
 
 #[test]
 fn without_cgroups_there_are_no_hosts() {
-    if !is_root() {
+    if !can_refuse() {
         return;
     }
     let path = before_the_machines(&programs("without-cgroups", &[("go", WILLING)]));
@@ -139,7 +140,7 @@ fn without_cgroups_there_are_no_hosts() {
 
 #[test]
 fn where_no_container_runs_there_are_no_hosts() {
-    if !is_root() {
+    if !can_refuse() {
         return;
     }
     let folder = programs(
