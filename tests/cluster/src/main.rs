@@ -55,12 +55,10 @@ struct Arguments {
     /// Say where the Helm is that is used here, built if need be, and run nothing.
     #[arg(long, exclusive = true)]
     helm: bool,
-    /// Build Kubernetes and what is needed beside it, where that is not kept from before, and run nothing.
+    /// Install what is missing of Debian and of Rust, build Kubernetes and what is needed beside it, where that is not kept from
+    /// before, and run nothing.
     #[arg(long, exclusive = true)]
     prepare: bool,
-    /// Install what the hosts and their images need of Debian and of Rust, where that is missing, and run nothing.
-    #[arg(long, exclusive = true)]
-    packages: bool,
     #[command(flatten)]
     sizes: Sizes,
 }
@@ -164,11 +162,11 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if asked.prepare {
+        // Where that cannot be had, a run leaves out what needs it, and says so.
+        if let Err(error) = packages::install() {
+            eprintln!("{error:#}");
+        }
         workshop.prepare()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if asked.packages {
-        packages::install()?;
         return Ok(ExitCode::SUCCESS);
     }
     let abilities = Abilities::find();
