@@ -95,8 +95,8 @@ pub const WINDOW_FRAMES: u32 = 16 * 1024;
 pub const WINDOW_UNSAID: u32 = 1024;
 
 /// The same of an agent of Sedna's, which takes a message 50 ms after it has read the one before, and needs two for some
-/// changes: at 800 ms of round trip all of them in less than [`ACK_TIMEOUT`].
-pub const WINDOW_OF_AGENT: u32 = 64;
+/// changes: where it answers within 3 s it reads all of them in less than [`ACK_TIMEOUT`].
+pub const WINDOW_OF_AGENT: u32 = 16;
 
 /// Bytes in flight to a node; one larger object still goes when nothing else is in flight. Bounds what one stuck node
 /// can hold in socket buffers.

@@ -3,8 +3,14 @@
 use super::{agents::REMEMBERED, *};
 use crate::{Epoch, Object, ObjectKey, Position, ReportPayload, node::Change, sedna::envelope::Said};
 
-/// As much as may be under way is written before the hub takes the agent for stuck: two messages for each change at most.
-const _: () = assert!(2 * limits::WINDOW_OF_AGENT as u128 * PACE.as_millis() < limits::ACK_TIMEOUT.as_millis());
+/// How long the answer of an agent may take that says that it has read a message.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// As much as may be under way is read before the hub takes the agent for stuck: two messages for each change at most, and
+/// each of them waits for the answer to the one before.
+const _: () = assert!(
+    2 * limits::WINDOW_OF_AGENT as u128 * (ANSWER.as_millis() + PACE.as_millis()) < limits::ACK_TIMEOUT.as_millis()
+);
 
 fn epoch(transitions: u64) -> Epoch {
     let lease = "l".to_owned();
