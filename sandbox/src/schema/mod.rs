@@ -26,7 +26,7 @@ pub use crd::{default_definition, validate_definition};
 pub use metadata::{validate_metadata, validate_metadata_update};
 pub use names::NameRule;
 pub use node::{ListKind, PatchStrategy, Schema};
-pub(crate) use number::make_whole;
+pub(crate) use number::{is_same, make_whole};
 pub use read::read_json;
 
 #[cfg(test)]

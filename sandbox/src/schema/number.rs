@@ -1,6 +1,6 @@
 //! Numbers in the notation in which the API server's messages and answers show them.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// A floating-point number as Go prints it: no trailing `.0`, an exponent from 1e21 on.
 pub(crate) fn float(n: f64) -> String {
@@ -18,14 +18,33 @@ pub(crate) fn float(n: f64) -> String {
 pub(crate) fn make_whole(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
-            let whole = number.as_f64().map(float).and_then(|text| text.parse::<i64>().ok());
-            if let Some(whole) = whole {
+            if let Some(whole) = whole(number) {
                 *value = whole.into();
             }
         }
         Value::Array(items) => items.iter_mut().for_each(make_whole),
         Value::Object(fields) => fields.values_mut().for_each(make_whole),
         _ => {}
+    }
+}
+
+/// Whether the same is kept of both.
+pub(crate) fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || whole(a).is_some_and(|a| whole(b) == Some(a)),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            let both = |(name, a): (&String, &Value)| b.get(name).is_some_and(|b| is_same(a, b));
+            a.len() == b.len() && a.iter().all(both)
+        }
+        (a, b) => a == b,
+    }
+}
+
+fn whole(number: &Number) -> Option<i64> {
+    match number.as_i64() {
+        Some(whole) => Some(whole),
+        None => number.as_f64().map(float).and_then(|text| text.parse().ok()),
     }
 }
 

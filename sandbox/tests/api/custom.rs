@@ -39,6 +39,29 @@ fn boat(name: &str) -> DynamicObject {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_number_that_is_kept_already_is_not_written_again() {
+    let server = ApiServer::new();
+    let definitions: Api<CustomResourceDefinition> = Api::all(server.client());
+    definitions.create(&PostParams::default(), &definition()).await.unwrap();
+    let api: Api<DynamicObject> = Api::default_namespaced_with(server.client(), &boats());
+    api.create(&PostParams::default(), &boat("a")).await.unwrap();
+    let status = |sailed| Patch::Merge(json!({"status": {"sailed": sailed, "ports": [sailed]}}));
+    let kept = api
+        .patch_status("a", &PatchParams::default(), &status(json!(5)))
+        .await
+        .unwrap();
+    // As somebody else writes it, in another language.
+    let other = PatchParams {
+        field_manager: Some("other".to_owned()),
+        ..PatchParams::default()
+    };
+    let again = api.patch_status("a", &other, &status(json!(5.0))).await.unwrap();
+    assert_eq!(again, kept, "nobody is told of a change");
+    let changed = api.patch_status("a", &other, &status(json!(5.5))).await.unwrap();
+    assert_ne!(changed.resource_version(), kept.resource_version());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_definition_serves_and_takes_its_objects_along() {
     let server = ApiServer::new();
     let definitions: Api<CustomResourceDefinition> = Api::all(server.client());

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::{path::Step, set::FieldSet};
-use crate::schema::{ListKind, Schema};
+use crate::schema::{ListKind, Schema, is_same};
 
 /// How a value is owned.
 pub(super) enum Shape<'a> {
@@ -248,7 +248,7 @@ fn compare_at(schema: Option<&Schema>, step: &Step, old: Option<&Value>, new: Op
     let changed = match (old, new) {
         (None, _) => &mut out.added,
         (_, None) => &mut out.removed,
-        (Some(old), Some(new)) if whole && old != new => &mut out.modified,
+        (Some(old), Some(new)) if whole && !is_same(old, new) => &mut out.modified,
         // A value that was a leaf and is none any more, or the reverse.
         (Some(old), Some(new)) if !whole && leaf(Some(old)) != leaf(Some(new)) && !is_empty(old) && !is_empty(new) => {
             &mut out.modified

@@ -19,7 +19,7 @@ use crate::{
         status::{ApiError, MODIFIED},
         store::Object,
     },
-    schema::make_whole,
+    schema::{is_same, make_whole},
 };
 
 impl State {
@@ -108,7 +108,7 @@ impl State {
                 warnings,
             })
         };
-        if new == old.value {
+        if is_same(&new, &old.value) {
             return answer(old.clone());
         }
         call.validate_change(&new, &old.value)?;
