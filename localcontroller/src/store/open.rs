@@ -52,9 +52,11 @@ fn try_open(path: &Path) -> Result<Connection, StoreError> {
     // Before anything is written, as the mode of the journal is, and before anything counts as damage.
     schema::missing(&connection, path, schema::STEPS)?;
     // Full: a commit is on the disk when it returns. The caches are small because a node has little memory and the store
-    // little to look up.
+    // little to look up. What SQLite would put into temporary files (of each call in a transaction what it changed, from 64 KiB
+    // on) stays in memory: a container that may write nothing but the store has no place for them.
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL;
+        "PRAGMA temp_store = MEMORY;
+         PRAGMA journal_mode = WAL;
          PRAGMA synchronous = FULL;
          PRAGMA journal_size_limit = 4194304;
          PRAGMA cache_size = -512;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rand::{Rng as _, rngs::StdRng};
-use sqlite_vfs::{DatabaseHandle, LockKind, OpenOptions, Vfs, WalDisabled};
+use sqlite_vfs::{DatabaseHandle, LockKind, OpenKind, OpenOptions, Vfs, WalDisabled};
 
 /// The disk. Files are opened by their path; that they are there is remembered from their first sync on.
 #[derive(Clone, Default)]
@@ -181,7 +181,11 @@ impl DatabaseHandle for Open {
 impl Vfs for Disk {
     type Handle = Open;
 
-    fn open(&self, path: &str, _: OpenOptions) -> Result<Open> {
+    fn open(&self, path: &str, options: OpenOptions) -> Result<Open> {
+        // As in a container that may write to the node's disk alone: there is no place for anything that is not kept.
+        if !matches!(options.kind, OpenKind::MainDb | OpenKind::MainJournal | OpenKind::Wal) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
         let mut state = self.lock();
         state.files.entry(path.to_owned()).or_default();
         Ok(Open {

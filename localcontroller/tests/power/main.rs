@@ -179,7 +179,25 @@ async fn nothing_that_was_promised_to_a_worker_is_lost_by_power_failures_without
     };
     cloud.reported(all).await;
     assert_eq!(cloud.gaps(), 0);
+    // What changes at once may be much.
+    for generation in 1..=2 {
+        for number in 0..200 {
+            cloud.declare(large(number, generation));
+        }
+        timeout(PATIENCE, cloud.acknowledged())
+            .await
+            .expect("all of it is stored");
+    }
     running.end().await;
+}
+
+fn large(number: u32, generation: i64) -> Item {
+    Item::Object(Object {
+        key: ObjectKey::new("dataset", "default", format!("large-{number}")),
+        uid: format!("u-{number}"),
+        generation,
+        body: json!({"text": generation.to_string().repeat(2_000)}).into(),
+    })
 }
 
 /// Returns when so much was synced.
