@@ -27,8 +27,6 @@ fn definitions() -> Vec<(String, String)> {
 /// A cluster on which a user has made our definitions known.
 async fn with_definitions() -> Option<Cluster> {
     let cluster = Cluster::start().await?;
-    // Whoever had the cluster before may have left some.
-    cluster.ok(&["delete", "crd", "--all"]).await;
     let all: Vec<_> = definitions().into_iter().map(|(_, text)| text).collect();
     cluster.apply(&all.join("\n---\n")).await;
     have_conditions(&cluster).await;
