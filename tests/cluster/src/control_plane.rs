@@ -253,10 +253,13 @@ impl ControlPlane {
         rights::used(&self.site.folder)
     }
 
-    /// The output of `kubectl` as the administrator.
+    /// The output of `kubectl` as the administrator, with the processors of the site: whoever waits for a control plane
+    /// does not take them from it.
     pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         output(
-            Command::new(&self.site.kubernetes)
+            self.site
+                .processors
+                .command(&self.site.kubernetes)
                 .args(["kubectl", "--kubeconfig"])
                 .arg(&self.access.admin)
                 .args(arguments),

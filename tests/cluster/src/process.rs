@@ -124,17 +124,20 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Looks ten times a second until there is something to see; the processes of a cluster tell nobody when they are ready.
+/// Looks until there is something to see; the processes of a cluster tell nobody when they are ready. Ten times a second,
+/// or a third of the time: a look may be a process of its own, and what it waits for needs the processors, too.
 pub fn until<T>(limit: Duration, mut seen: impl FnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     let end = Instant::now() + limit;
     loop {
+        let begun = Instant::now();
         if let Some(found) = seen()? {
             return Ok(found);
         }
         if Instant::now() >= end {
             bail!("not within {} s", limit.as_secs());
         }
-        std::thread::sleep(Duration::from_millis(100));
+        let look = begun.elapsed();
+        std::thread::sleep(Duration::from_millis(100).max(2 * look));
     }
 }
 
