@@ -8,6 +8,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::{
+    mentioned::Part,
     node::{Additional, Schema},
     parse::flag,
     path::Path,
@@ -28,6 +29,8 @@ pub(crate) struct Rules {
     /// The rules alone: whether they compile, and which are about change.
     alone: CompiledSchema,
     source: Vec<Value>,
+    /// What the rules, and the expressions of their messages, look at.
+    mentioned: Part,
     /// The node, for the types of what is below it.
     schema: Value,
     /// Rules with types, for values that have no old one and for those that have. Made when first needed.
@@ -44,10 +47,13 @@ impl Rules {
             .get("x-kubernetes-validations")?
             .as_array()
             .filter(|r| !r.is_empty())?;
+        let texts =
+            ["rule", "messageExpression"].map(|field| rules.iter().filter_map(move |rule| rule.get(field)?.as_str()));
         let prepared: Vec<_> = rules.iter().map(|rule| prepared(rule, true)).collect();
         Some(Self {
             alone: compile_schema(&json!({"x-kubernetes-validations": prepared})),
             source: rules.clone(),
+            mentioned: Part::mentioned(texts.into_iter().flatten()),
             schema: schema.clone(),
             create: OnceLock::new(),
             update: OnceLock::new(),
@@ -80,7 +86,10 @@ impl Rules {
             Some(_) => self.update.get_or_init(|| self.with_types(true)),
             None => self.create.get_or_init(|| self.with_types(false)),
         };
-        let failed = VALIDATOR.with(|v| v.validate_compiled(compiled, value, old)).err();
+        let (value, old) = (self.mentioned.of(value), old.map(|old| self.mentioned.of(old)));
+        let failed = VALIDATOR
+            .with(|v| v.validate_compiled(compiled, &value, old.as_ref()))
+            .err();
         failed.map(ValidationErrors::into_vec).unwrap_or_default()
     }
 

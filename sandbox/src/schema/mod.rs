@@ -10,6 +10,7 @@ mod embedded;
 mod format;
 mod limits;
 mod lists;
+mod mentioned;
 mod metadata;
 pub(crate) mod names;
 mod node;
