@@ -24,6 +24,12 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 
+/// The manager and the sandbox make and drop trees of JSON without an end: with this an edit takes the manager a third less
+/// processor time than with glibc's allocator.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// One control plane for AI that spans cloud and edge.
 #[derive(Parser)]
 #[command(name = "skerry", version, disable_help_subcommand = true)]

@@ -40,6 +40,15 @@ struct Set<'a> {
     profile: &'a str,
 }
 
+/// What compiles C for musl.
+#[derive(Clone, Copy)]
+enum Compiler {
+    /// For this machine alone.
+    MuslGcc,
+    /// For any, but it links nothing, so what has to be linked while it is built is left out: jemalloc.
+    Clang,
+}
+
 /// How to build.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Build {
@@ -56,10 +65,10 @@ pub fn build(root: &Path, how: &Build, to: &Path) -> anyhow::Result<()> {
     let bin = to.join("bin");
     fs::create_dir_all(&bin)?;
     let target = how.arch.target();
-    let tools = if how.arch == Arch::HERE && runs("musl-gcc") {
-        vec![]
+    let compiler = if how.arch == Arch::HERE && runs("musl-gcc") {
+        Compiler::MuslGcc
     } else {
-        cross(target).to_vec()
+        Compiler::Clang
     };
     for set in [FAST, SMALL] {
         let set = match &how.profile {
@@ -71,7 +80,7 @@ pub fn build(root: &Path, how: &Build, to: &Path) -> anyhow::Result<()> {
                 ..set
             },
         };
-        let from = set.build(root, Some(target), tools.clone())?;
+        let from = set.build(root, Some((target, compiler)))?;
         for binary in set.binaries {
             let built = from.join(binary);
             fs::copy(&built, bin.join(binary)).with_context(|| built.display().to_string())?;
@@ -93,7 +102,7 @@ pub struct LocalController {
 pub fn local_controller(root: &Path) -> anyhow::Result<LocalController> {
     let target = Arch::HERE.target();
     let shipped = runs("musl-gcc") && has_target(target);
-    let folder = SMALL.build(root, shipped.then_some(target), vec![])?;
+    let folder = SMALL.build(root, shipped.then_some((target, Compiler::MuslGcc)))?;
     Ok(LocalController {
         binary: folder.join(LOCAL_CONTROLLER),
         shipped,
@@ -102,13 +111,16 @@ pub fn local_controller(root: &Path) -> anyhow::Result<LocalController> {
 
 impl Set<'_> {
     /// Builds them for a target, or else as cargo does on this machine; the folder that they are in.
-    fn build(&self, root: &Path, target: Option<&str>, tools: Vec<(String, String)>) -> anyhow::Result<PathBuf> {
+    fn build(&self, root: &Path, target: Option<(&str, Compiler)>) -> anyhow::Result<PathBuf> {
+        let (target, compiler) = target.unzip();
         let mut cargo = crate::cargo();
         cargo
             .current_dir(root)
             .args(["build", "--locked", self.packages, "--profile", self.profile])
-            .args(target.into_iter().flat_map(|target| ["--target", target]))
-            .envs(tools);
+            .args(target.into_iter().flat_map(|target| ["--target", target]));
+        if let (Some(target), Some(Compiler::Clang)) = (target, compiler) {
+            cargo.arg("--no-default-features").envs(cross(target));
+        }
         for binary in self.binaries {
             cargo.args(["--bin", binary]);
         }
