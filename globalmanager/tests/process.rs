@@ -5,8 +5,9 @@
 
 use std::{
     io::Read as _,
-    net::TcpListener,
+    net::{Ipv4Addr, TcpListener},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU8, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -126,12 +127,22 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let _ = self.manager.kill();
-        let _ = self.manager.wait();
+        let ended = self.manager.wait();
+        // Why a test fails is in the manager's log.
+        if let (true, Some(log)) = (std::thread::panicking(), &mut self.manager.stderr) {
+            let mut text = String::new();
+            let _ = log.read_to_string(&mut text);
+            eprintln!("{ended:?}\n{text}");
+        }
     }
 }
 
+/// An address of loopback that nobody else uses: a port of 127.0.0.1 may be given to a connection before the manager has it.
 fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    static TAKEN: AtomicU8 = AtomicU8::new(0);
+    let [high, low] = u16::try_from(std::process::id() % 0x4000).unwrap().to_be_bytes();
+    let own = Ipv4Addr::new(127, 64 + high, low, 1 + TAKEN.fetch_add(1, Relaxed));
+    let listener = TcpListener::bind((own, 0)).unwrap();
     listener.local_addr().unwrap().to_string()
 }
 
