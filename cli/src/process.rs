@@ -1,7 +1,7 @@
 //! One part of Skerry as a process of this same binary, in a process group of its own, its output in a file;
 //! and where such a part may listen.
 
-use std::{fs::File, net::TcpListener, path::Path, process::Stdio, time::Duration};
+use std::{fs::File, path::Path, process::Stdio, time::Duration};
 
 use nix::{
     sys::signal::{Signal, killpg},
@@ -107,8 +107,5 @@ impl Process {
 
 /// A port of loopback that nobody listens on.
 pub(crate) fn free_port() -> Result<u16, Failure> {
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    address
-        .map(|address| address.port())
-        .map_err(|error| Failure::new(error, "no port of 127.0.0.1 is free"))
+    skerry_sandbox::free_port().map_err(|error| Failure::new(error, "no port of 127.0.0.1 is free"))
 }

@@ -5,9 +5,7 @@
 
 use std::{
     io::Read as _,
-    net::{Ipv4Addr, TcpListener},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU8, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -21,7 +19,10 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::{Value, json};
-use skerry_sandbox::cluster::{Options, Sandbox};
+use skerry_sandbox::{
+    cluster::{Options, Sandbox},
+    free_port,
+};
 use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -47,11 +48,12 @@ impl World {
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, cluster.kubeconfig()).unwrap();
         let config = folder.path().join("config.yaml");
-        let admin = free_address();
-        let (address, port, tls) = (free_address(), free_address(), free_address());
-        let (address, port) = (address.split(':').next().unwrap(), port.split(':').nth(1).unwrap());
+        let port = || free_port().unwrap();
+        let admin = format!("127.0.0.1:{}", port());
         let text = format!(
-            "websocket: {{address: {address}, port: {port}}}\nadminAddress: {admin}\nleaseNamespace: sedna\nlogFormat: json\nedgeTlsAddress: {tls}\n"
+            "websocket: {{address: 127.0.0.1, port: {}}}\nadminAddress: {admin}\nleaseNamespace: sedna\nlogFormat: json\nedgeTlsAddress: 127.0.0.1:{}\n",
+            port(),
+            port()
         );
         std::fs::write(&config, text).unwrap();
         let manager = Command::new(env!("CARGO_BIN_EXE_skerry-globalmanager"))
@@ -135,15 +137,6 @@ impl Drop for World {
             eprintln!("{ended:?}\n{text}");
         }
     }
-}
-
-/// An address of loopback that nobody else uses: a port of 127.0.0.1 may be given to a connection before the manager has it.
-fn free_address() -> String {
-    static TAKEN: AtomicU8 = AtomicU8::new(0);
-    let [high, low] = u16::try_from(std::process::id() % 0x4000).unwrap().to_be_bytes();
-    let own = Ipv4Addr::new(127, 64 + high, low, 1 + TAKEN.fetch_add(1, Relaxed));
-    let listener = TcpListener::bind((own, 0)).unwrap();
-    listener.local_addr().unwrap().to_string()
 }
 
 #[tokio::test]

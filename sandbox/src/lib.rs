@@ -10,7 +10,9 @@
 pub mod api;
 pub mod cluster;
 mod go;
+mod ports;
 pub mod schema;
 pub mod surface;
 
 pub use api::{ApiServer, Faults, RequestLog};
+pub use ports::free_port;

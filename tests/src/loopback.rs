@@ -1,6 +1,6 @@
 //! An API server in memory that listens on loopback, for managers that are processes of their own.
 
-use std::{net::TcpListener, path::Path};
+use std::path::Path;
 
 use serde_json::json;
 use skerry_sandbox::ApiServer;
@@ -28,6 +28,5 @@ pub async fn serve(folder: &Path, kinds: &[&str]) -> ApiServer {
 
 /// A port that nobody listens on.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a port");
-    listener.local_addr().expect("a listener has an address").port()
+    skerry_sandbox::free_port().expect("loopback has a port")
 }
