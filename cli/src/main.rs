@@ -9,6 +9,7 @@ mod bench;
 mod crds;
 mod demo;
 mod failure;
+mod furnish;
 mod nodes;
 mod plan;
 mod process;

@@ -1,5 +1,4 @@
-//! A whole Skerry on loopback: the sandbox, the manager and the local controllers as processes, and what the examples
-//! need on the nodes.
+//! A whole Skerry on loopback: the sandbox, and the manager and the local controllers as processes.
 
 use std::{
     collections::BTreeMap,
@@ -9,22 +8,20 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::{
-    api::core::v1::{Node, Secret},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::{
     Api, Client,
-    api::{ApiResource, ListParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, ListParams, Patch, PatchParams},
     core::{DynamicObject, GroupVersionKind},
 };
 use serde_json::Value;
 use skerry_crds::names;
-use skerry_sandbox::cluster::{self, Image, Images, NodeSpec, Sandbox, SandboxNode, StartError};
+use skerry_sandbox::cluster::{self, NodeSpec, Sandbox, SandboxNode, StartError};
 use tokio::time::{interval, timeout};
 
 use crate::{
     failure::Failure,
+    furnish,
     process::{Process, free_port},
     scrape::scrape,
 };
@@ -35,8 +32,6 @@ const START: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 /// Kubernetes' ten seconds before a failed container is started again are long for somebody who watches.
 const BACK_OFF: Duration = Duration::from_secs(1);
-/// Where the examples' manifests expect their data on a node.
-const EXAMPLES: &str = "var/lib/skerry/examples";
 
 /// What to start.
 pub(crate) struct Options {
@@ -97,7 +92,7 @@ impl Stack {
     pub(crate) async fn start(options: Options) -> Result<Self, Failure> {
         let control_plane_only = options.control_plane_only;
         let mut stack = Self::start_sandbox(options).await?;
-        install_crds(&stack.client()).await?;
+        furnish::definitions(&stack.client()).await?;
         if !control_plane_only {
             stack.start_manager()?;
             for node in stack.edge_nodes() {
@@ -127,7 +122,7 @@ impl Stack {
         std::fs::create_dir_all(&logs).map_err(|error| unusable(&logs, &error))?;
         let sandbox_options = cluster::Options {
             nodes,
-            images: known_images(images.as_deref())?,
+            images: furnish::images(images.as_deref())?,
             listen,
             back_off: BACK_OFF,
             ..cluster::Options::new(&state)
@@ -142,15 +137,7 @@ impl Stack {
             Failure::new(sentence, "name a file in a folder that exists with --kubeconfig")
         })?;
         for node in sandbox.nodes() {
-            join_anew(node)?;
-            let args = skerry_workers::materials::DataArgs {
-                to: node.host_folder().join(EXAMPLES),
-                owner: None,
-            };
-            tokio::task::spawn_blocking(move || skerry_workers::materials::write_data(&args))
-                .await
-                .map_err(|error| Failure::new(error, "this is a defect: please report it"))?
-                .map_err(|error| Failure::new(format!("{error:#}"), "see whether the disk is full"))?;
+            furnish::node(node).await?;
         }
         Ok(Self {
             sandbox,
@@ -360,44 +347,6 @@ fn not_started(error: &StartError) -> &'static str {
     }
 }
 
-/// Takes what the node's local controller stored for an earlier sandbox off its disk: it heeds one cluster only.
-fn join_anew(node: &SandboxNode) -> Result<(), Failure> {
-    let store = node.host_folder().join("var/lib/skerry");
-    match std::fs::remove_dir_all(&store) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unusable(&store, &error)),
-        _ => Ok(()),
-    }
-}
-
-/// The images that are ours, as commands of this binary, and those of a file.
-fn known_images(file: Option<&Path>) -> Result<Images, Failure> {
-    let binary = std::env::current_exe().map_err(|error| Failure::new(error, "start skerry by its path"))?;
-    let ours = |role: &str| Image {
-        command: vec![binary.display().to_string(), role.to_owned()],
-        ..Image::default()
-    };
-    let mut images = Images::default();
-    images.add("skerry/worker:latest", ours("worker"));
-    images.add(
-        &skerry_workloads::Settings::default().storage_initializer_image,
-        ours("storage-initializer"),
-    );
-    if let Some(file) = file {
-        images.extend(
-            Images::load(file).map_err(|error| Failure::new(error, "correct the file, or leave out --images"))?,
-        );
-    }
-    Ok(images)
-}
-
-async fn install_crds(client: &Client) -> Result<(), Failure> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in skerry_crds::all() {
-        api.create(&PostParams::default(), crd).await.map_err(refused)?;
-    }
-    Ok(())
-}
-
 fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions
@@ -405,7 +354,8 @@ fn is_ready(node: &Node) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn unusable(path: &Path, error: &std::io::Error) -> Failure {
+/// A file or folder of the state could not be written.
+pub(crate) fn unusable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         format!("{} cannot be written: {error}", path.display()),
         "name another folder by XDG_STATE_HOME",
