@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    future::ready,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
@@ -10,13 +9,13 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
 use serde_json::{Value, json};
 use skerry_crds::names::{child, env, worker_type};
 use skerry_workloads::ObjectKind;
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::sync::Notify;
 
 use super::{
     super::{
@@ -24,6 +23,7 @@ use super::{
         place::{Plane, refused},
     },
     clock,
+    listener::Listener,
     matched::Edit,
     orders::{Held, node},
 };
@@ -159,14 +159,9 @@ impl<'a> Declared<'a> {
         Ok(edits)
     }
 
-    /// Has the API server tell of every change, for as long as this is kept, to somebody who does nothing with it.
-    pub(super) async fn listen(&self) -> Result<JoinSet<()>, Failure> {
-        let all = self.api.list_metadata(&ListParams::default()).await.map_err(refused)?;
-        let since = all.metadata.resource_version.unwrap_or_default();
-        let changes = self.api.watch(&WatchParams::default(), &since).await.map_err(refused)?;
-        let mut listener = JoinSet::new();
-        listener.spawn(changes.for_each(|_| ready(())));
-        Ok(listener)
+    /// Somebody who hears of every change from now on.
+    pub(super) async fn listener(&self) -> Result<Listener, Failure> {
+        Listener::start(&self.api).await
     }
 
     async fn edit_one(&self, number: u32) -> Result<Edit, Failure> {

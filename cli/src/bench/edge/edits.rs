@@ -31,9 +31,9 @@ pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -
     drop(fleet);
     manager.end().await;
     let before = load.edit_in_rounds(sizes.rounds).await?;
-    let listener = load.listen().await?;
-    let heard = load.edit_in_rounds(sizes.rounds).await?;
-    drop(listener);
+    let listener = load.listener().await?;
+    let watched = load.edit_in_rounds(sizes.rounds).await?;
+    let heard = matched::reached(&watched, &listener.heard(&watched).await);
     let (manager, mut fleet) = followed(world, &load, nodes, sizes).await?;
     // What was stored before the edits is not theirs.
     fleet.stored().await?;
@@ -73,7 +73,10 @@ pub(super) async fn take(world: &World, kind: Kind, nodes: u32, sizes: &Sizes) -
     took("api_server_edits_per_second", number / seconds(&edits), "edits/s");
     took("api_server_alone_edits_per_second", alone, "edits/s");
     took("share_of_api_server_alone", number / reached.seconds / alone, "ratio");
-    let watched = count(heard.len()) / seconds(&heard);
+    took("api_server_event_p50_seconds", percentile(&heard.from_answer, 50), "s");
+    took("api_server_event_p99_seconds", percentile(&heard.from_answer, 99), "s");
+    took("api_server_events_missed", count(heard.never), "edits");
+    let watched = count(watched.len()) / seconds(&watched);
     took("api_server_watched_edits_per_second", watched, "edits/s");
     took(
         "share_of_api_server_watched",

@@ -22,6 +22,7 @@ mod edits;
 mod files;
 mod fleet;
 mod kind_again;
+mod listener;
 mod local_controller;
 mod matched;
 mod nodes;
