@@ -10,8 +10,8 @@ use std::{
     },
 };
 
-/// Where they are looked for. No system gives these to a connection by itself, as it does from 32768 (Linux) or 49152
-/// (RFC 6335, macOS) on: what is free there is free still when the process comes to it. Node ports begin at 30000.
+/// Where they are looked for. By default no system gives these to a connection by itself, as it does from 32768 (Linux) or
+/// 49152 (RFC 6335, macOS) on: what is free there is free still when the process comes to it. Node ports begin at 30000.
 const RANGE: Range<u16> = 20_000..30_000;
 
 /// A port of 127.0.0.1 that nobody listens on, another one each time.
