@@ -16,6 +16,11 @@ use crate::{
 pub struct Report {
     /// The number in the node's outbox, rising; the first is 1.
     pub seq: u64,
+    /// The start of the node's local controller that put it there ([`crate::message::Hello::boot`] of then). Under it a
+    /// number is never used twice, whatever becomes of the store, so that the two tell whether this is a report that was
+    /// carried out before. Nodes that are older do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
     /// The resource.
     pub key: ObjectKey,
     /// The resource's uid as the node holds it.

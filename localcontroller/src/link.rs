@@ -15,7 +15,6 @@ use skerry_edge::{
     node::{Batch, Identity, Outgoing, Session, State, Wanted},
     transport::client::Dialer,
 };
-use uuid::Uuid;
 
 use crate::{
     metrics::{Metrics, Outcome},
@@ -37,7 +36,7 @@ pub async fn run(
 ) -> Result<(), StoreError> {
     let identity = Identity {
         node,
-        boot: Uuid::new_v4().to_string(),
+        boot: store.boot().to_owned(),
         agent: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let position = store.position().await?;

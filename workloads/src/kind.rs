@@ -29,7 +29,8 @@ pub trait Kind:
     /// The kinds of objects that this kind makes: the engine watches them, and prunes only among them.
     const CHILDREN: &'static [ObjectKind];
 
-    /// Top-level status fields that nodes report: another field manager writes them ([`Kind::report`]).
+    /// Top-level status fields that nodes report: another field manager writes them ([`Kind::report`]). Where nodes report
+    /// on this kind, [`crate::REPORTED_UP_TO`] is one of them.
     const REPORTED: &'static [&'static str] = &[];
 
     /// The objects that this resource names, as far as they can be known from what was `found` so far.

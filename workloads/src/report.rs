@@ -69,6 +69,9 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// The status field that says how far each node was heard. No kind looks at it: whoever writes what nodes report keeps it.
+pub const REPORTED_UP_TO: &str = "reportedUpTo";
+
 /// A change of the reported part of a status, written by the nodes' field manager.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusChange {
@@ -76,7 +79,7 @@ pub struct StatusChange {
     pub kind: ObjectKind,
     /// The object's name, in the resource's namespace.
     pub name: String,
-    /// The reported fields, whole: `{"metrics": […]}`.
+    /// The reported fields, whole, but for [`REPORTED_UP_TO`]: `{"metrics": […]}`.
     pub status: Map<String, Value>,
 }
 

@@ -25,6 +25,9 @@ pub enum Denial {
     /// It has a form of a newer node.
     #[error("this manager does not know reports of the form {0:?}")]
     Form(String),
+    /// What it says of the start of the local controller that made it is none's name.
+    #[error("the start of a local controller has a name of at most {max} bytes", max = limits::MAX_NAME)]
+    Boot,
 }
 
 impl Denial {
@@ -35,6 +38,7 @@ impl Denial {
             Self::NotPlaced(_) => "not_placed",
             Self::OtherUid(_) => "other_uid",
             Self::Form(_) => "form",
+            Self::Boot => "boot",
         }
     }
 

@@ -5,7 +5,6 @@ mod admission;
 mod denial;
 mod digesting;
 mod event;
-mod figures;
 mod objects;
 mod reports;
 mod session;
@@ -21,10 +20,10 @@ pub use session::Session;
 use std::time::Duration;
 
 use crate::{
+    limits,
     message::{Downstream, OutboxDepth},
-    report::{Report, ReportPayload, ReportResult},
+    report::{Report, ReportPayload},
 };
-use figures::Figures;
 use reports::Reports;
 
 /// All that the manager keeps of one node, over its sessions.
@@ -61,33 +60,21 @@ impl Node {
 
     /// A report that came over a session with this start of the node's local controller was carried out. The node's
     /// present session tells it at its next [`Input::Wake`].
-    pub fn finish_report(&mut self, boot: &str, report: &Report, verdict: Verdict) {
-        if !self.reports.finish(boot, report.seq, &verdict) {
-            return;
+    pub fn finish_report(&mut self, boot: &str, seq: u64, verdict: Verdict) {
+        if self.reports.finish(boot, seq, &verdict) {
+            self.answers.push(verdict.frame(seq));
         }
-        if let (Some(figures), Verdict::Done(ReportResult::Accepted {})) = (self.figures(report), &verdict) {
-            self.objects.carried_out(&report.key, figures);
-        }
-        self.answers.push(verdict.frame(report.seq));
-    }
-
-    fn figures(&self, report: &Report) -> Option<Figures> {
-        Figures::of(report, self.reports.start())
     }
 
     /// Whether the node may say this now.
     fn permits(&self, report: &Report) -> Result<(), Denial> {
+        if report.boot.as_ref().is_some_and(|boot| boot.len() > limits::MAX_NAME) {
+            return Err(Denial::Boot);
+        }
         match &report.payload {
             ReportPayload::Unknown { variant } => Err(Denial::form(variant)),
             _ => self.objects.may_report(&report.key, &report.uid),
         }
-    }
-
-    /// Whether these are figures of a store that was put back, and newer ones were carried out.
-    fn is_outdated(&self, report: &Report) -> bool {
-        self.figures(report)
-            .zip(self.objects.newest(&report.key))
-            .is_some_and(|(figures, newest)| figures.are_before(newest))
     }
 }
 

@@ -18,7 +18,6 @@ mod sending;
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 
-use super::figures::Figures;
 use crate::{
     limits,
     object::{Item, ItemKey, ObjectKey, Row},
@@ -52,8 +51,6 @@ struct Entry {
     change: Option<u64>,
     /// What the node held before the change, where that is known.
     held: Option<Box<Row>>,
-    /// The figures of it that were carried out last.
-    newest: Option<Box<Figures>>,
     /// A credential that waits for a connection that may carry it.
     withheld: bool,
 }
@@ -65,7 +62,6 @@ impl Entry {
             want,
             change: None,
             held,
-            newest: None,
             withheld: false,
         })
     }

@@ -2,8 +2,8 @@
 //!
 //! Decides that a report which is sent again, because its answer was lost with a connection, is answered again rather
 //! than carried out again. The numbers are unique within one start of the node's local controller only, so another
-//! start begins with nothing: what then comes of before is found out by the figures alone ([`super::figures`]), since
-//! rounds and events that come again say what is there already.
+//! start begins with nothing: what then comes of before is found out by what the resource itself says of it, which is
+//! for whoever carries reports out.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -40,8 +40,6 @@ impl Verdict {
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     boot: String,
-    /// How many starts there were before this one.
-    starts: u32,
     /// What is being worked on.
     pending: BTreeSet<u64>,
     /// In the order in which they were last answered.
@@ -67,15 +65,9 @@ impl Reports {
         if self.boot != boot {
             *self = Self {
                 boot: boot.to_owned(),
-                starts: self.starts.wrapping_add(1),
                 ..Self::default()
             };
         }
-    }
-
-    /// The number of the present start.
-    pub(super) fn start(&self) -> u32 {
-        self.starts
     }
 
     /// Something with this number has come.

@@ -41,11 +41,16 @@ fn row() -> Row {
 }
 
 fn report(payload: ReportPayload) -> Upstream {
+    report_of(None, payload)
+}
+
+fn report_of(boot: Option<&str>, payload: ReportPayload) -> Upstream {
     let observed_at = Timestamp::from_second(1_700_000_000).unwrap();
     Upstream::Report {
         settled: 40,
         report: Report {
             seq: 41,
+            boot: boot.map(str::to_owned),
             key: key(),
             uid: "5d1c".to_owned(),
             observed_at,
@@ -158,6 +163,7 @@ fn upstream() -> Vec<Upstream> {
             message: message(),
         }),
         report(ReportPayload::Event { message: message() }),
+        report_of(Some("b7"), ReportPayload::Event { message: message() }),
         report(ReportPayload::DatasetSamples { count: 1797 }),
         report(ReportPayload::DatasetFailed {
             reason: "no such file".to_owned(),

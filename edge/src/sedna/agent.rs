@@ -228,6 +228,7 @@ impl Agent {
         self.last += 1;
         let report = Report {
             seq: self.last,
+            boot: None,
             key,
             uid,
             observed_at: now,

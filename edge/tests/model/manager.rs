@@ -140,7 +140,7 @@ impl Manager {
         } else {
             Verdict::Done(ReportResult::Accepted {})
         };
-        self.node.finish_report(&boot, &report, verdict);
+        self.node.finish_report(&boot, report.seq, verdict);
         let seq = report.seq;
         assert!(
             later || self.carried_out.insert((boot, seq)),

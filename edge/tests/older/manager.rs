@@ -99,7 +99,7 @@ impl Manager {
     /// The first report that waits was carried out, or cannot be now.
     fn answer(&mut self, verdict: Verdict) -> Vec<String> {
         let (boot, report) = self.reports.pop_front().unwrap();
-        self.node.finish_report(&boot, &report, verdict);
+        self.node.finish_report(&boot, report.seq, verdict);
         self.input(Input::Wake)
     }
 

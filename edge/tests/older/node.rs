@@ -50,6 +50,7 @@ impl Node {
         let report = |seq| {
             Outgoing::Report(Report {
                 seq,
+                boot: None,
                 key: ObjectKey::new("jointinferenceservice", "default", name),
                 uid: format!("uid-{name}"),
                 observed_at: Timestamp::UNIX_EPOCH,

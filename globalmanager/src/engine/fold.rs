@@ -2,13 +2,14 @@
 //!
 //! Decides that each report is computed from the state that the ones before it leave, whether they were written or not; of
 //! two changes of one status the later one counts, since each names the reported fields whole. A Model's status goes
-//! before the resource's own: only what the resource says shows that a report was written before.
+//! before the resource's own: only what the resource says shows that a report was written before, and such a one is
+//! accepted without another look.
 
 use jiff::Timestamp;
-use serde_json::Value;
-use skerry_workloads::{Report, StatusChange};
+use serde_json::{Map, Value};
+use skerry_workloads::{REPORTED_UP_TO, StatusChange};
 
-use super::{ResourceKey, Taken, driver::Driver};
+use super::{NodeReport, ResourceKey, Taken, driver::Driver, heard::Heard};
 
 /// What the reports come to.
 #[derive(Debug, PartialEq)]
@@ -24,15 +25,23 @@ pub(super) fn fold(
     driver: &dyn Driver,
     key: &ResourceKey,
     resource: Value,
-    reports: &[Report],
+    reports: &[NodeReport],
     now: Timestamp,
 ) -> Folded {
+    let before = Heard::of(&resource);
+    let (mut heard, mut own) = (before.clone(), Own::of(&resource, driver.reported()));
     // It may be mended, so its reports are kept.
     let unparsable = |error: serde_json::Error| Taken::Later(format!("the resource does not parse: {error}"));
     let mut resource = driver.open(resource).map_err(unparsable);
     let mut without = Vec::with_capacity(reports.len());
-    let (mut own, mut others): (Option<StatusChange>, Vec<StatusChange>) = (None, Vec::new());
-    for report in reports {
+    let mut others: Vec<StatusChange> = Vec::new();
+    for NodeReport { uid: _, number, report } in reports {
+        if number.as_ref().is_some_and(|number| heard.has(&report.node, number)) {
+            // One that is there twice is written when the first of them is.
+            let written = number.as_ref().is_some_and(|number| before.has(&report.node, number));
+            without.push(written.then_some(Taken::Accepted));
+            continue;
+        }
         let told = match &resource {
             Ok(resource) => resource
                 .report(report, now)
@@ -47,23 +56,69 @@ pub(super) fn fold(
             }
         };
         without.push(None);
+        let mut news = false;
         for change in changes {
             if change.kind == key.kind && change.name == key.name {
                 resource = resource.and_then(|mut resource| {
                     resource.put(&change.status).map_err(unparsable)?;
                     Ok(resource)
                 });
-                own = Some(change);
+                news |= own.put(change.status);
             } else {
+                news = true;
                 others.retain(|other| (other.kind, &other.name) != (change.kind, &change.name));
                 others.push(change);
             }
         }
+        if let Some(number) = number.as_ref().filter(|_| news) {
+            heard.add(&report.node, number);
+            own.changed = true;
+        }
     }
-    others.extend(own);
+    others.extend(own.change(key, &heard));
     Folded {
         without,
         changes: others,
+    }
+}
+
+/// What is reported of the resource itself, but for who was heard.
+struct Own {
+    status: Map<String, Value>,
+    /// Whether it is other than it was, at any time.
+    changed: bool,
+}
+
+impl Own {
+    fn of(resource: &Value, reported: &[&str]) -> Self {
+        let status = resource.get("status").and_then(Value::as_object);
+        let reported = status
+            .into_iter()
+            .flatten()
+            .filter(|(field, _)| *field != REPORTED_UP_TO && reported.contains(&field.as_str()));
+        Self {
+            status: reported.map(|(field, value)| (field.clone(), value.clone())).collect(),
+            changed: false,
+        }
+    }
+
+    /// This is reported in the place of what was; whether it differs.
+    fn put(&mut self, status: Map<String, Value>) -> bool {
+        let differs = self.status != status;
+        self.status = status;
+        self.changed |= differs;
+        differs
+    }
+
+    /// The change that it comes to.
+    fn change(self, key: &ResourceKey, heard: &Heard) -> Option<StatusChange> {
+        let Self { mut status, changed } = self;
+        heard.tell(&mut status);
+        changed.then(|| StatusChange {
+            kind: key.kind,
+            name: key.name.clone(),
+            status,
+        })
     }
 }
 
@@ -75,11 +130,11 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Map, json};
     use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService};
-    use skerry_workloads::{Kind, ObjectKind, Payload, WorkerMessage};
+    use skerry_workloads::{Kind, ObjectKind, Payload, Report, WorkerMessage};
 
     use super::{
         super::{
-            Engine,
+            Engine, ReportNumber,
             driver::{Driven, Open},
             pass,
             queue::Ended,
@@ -147,7 +202,25 @@ mod tests {
         })
     }
 
-    fn message(worker: &str, owner_info: &Value, accuracy: Option<u8>) -> Report {
+    /// A report whose node says no number.
+    fn said(payload: Payload) -> NodeReport {
+        let node = "edge-1".to_owned();
+        NodeReport {
+            uid: "u".to_owned(),
+            number: None,
+            report: Report { node, payload },
+        }
+    }
+
+    fn numbered(boot: &str, seq: u64, report: NodeReport) -> NodeReport {
+        let boot = boot.to_owned();
+        NodeReport {
+            number: Some(ReportNumber { boot, seq }),
+            ..report
+        }
+    }
+
+    fn message(worker: &str, owner_info: &Value, accuracy: Option<u8>) -> NodeReport {
         let results = accuracy.map(|accuracy| json!({"metrics": {"accuracy": accuracy}}));
         let message = WorkerMessage {
             name: worker.to_owned(),
@@ -155,13 +228,10 @@ mod tests {
             results: results.iter().filter_map(Value::as_object).cloned().collect(),
             ..WorkerMessage::default()
         };
-        Report {
-            node: "edge-1".to_owned(),
-            payload: Payload::Worker(Box::new(message)),
-        }
+        said(Payload::Worker(Box::new(message)))
     }
 
-    fn round(worker: &str, number: u8) -> Report {
+    fn round(worker: &str, number: u8) -> NodeReport {
         message(worker, &json!({"currentRound": number, "startTime": "t"}), Some(number))
     }
 
@@ -249,6 +319,74 @@ mod tests {
         );
     }
 
+    /// What stands in the end, and how much of it was written.
+    fn told(resource: &mut Value, reports: &[NodeReport]) -> Vec<Map<String, Value>> {
+        let (driver, key) = (Driven::<JointInferenceService>::new(), key::<JointInferenceService>());
+        let Folded { without, changes } = fold(&driver, &key, resource.clone(), reports, Timestamp::UNIX_EPOCH);
+        assert!(
+            without
+                .iter()
+                .all(|taken| matches!(taken, None | Some(Taken::Accepted)))
+        );
+        for change in &changes {
+            put(resource, driver.reported(), &change.status);
+        }
+        changes.into_iter().map(|change| change.status).collect()
+    }
+
+    #[test]
+    fn a_report_and_that_it_was_heard_are_one_write_and_it_is_not_carried_out_again() {
+        let count = |count: u8| message("w", &json!({"inferenceNumber": count}), None);
+        let mut service = service();
+        let [first, same, second] = [(7, 5), (8, 5), (9, 6)].map(|(seq, value)| numbered("a", seq, count(value)));
+        let mut heard = |reports: &[NodeReport]| {
+            let written = told(&mut service, reports);
+            let last = written.last().map(|status| status["reportedUpTo"][0]["seq"].clone());
+            (written.len(), last)
+        };
+        assert_eq!(heard(std::slice::from_ref(&first)), (1, Some(json!(7))));
+        assert_eq!(heard(&[same]), (0, None), "it says what is there already");
+        assert_eq!(heard(&[second]), (1, Some(json!(9))));
+        assert_eq!(heard(&[first]), (0, None), "it was carried out");
+        let (other, back) = (numbered("b", 7, count(5)), numbered("b", 8, count(6)));
+        let written = told(&mut service, &[other, back]);
+        let all = json!([
+            {"node": "edge-1", "boot": "a", "seq": 9}, {"node": "edge-1", "boot": "b", "seq": 8},
+        ]);
+        assert_eq!(
+            written.iter().map(|status| &status["reportedUpTo"]).collect::<Vec<_>>(),
+            [&all],
+            "the second undoes what the first does, and neither may come again"
+        );
+    }
+
+    #[test]
+    fn of_what_changes_only_the_model_it_is_known_too() {
+        let last = numbered("a", 3, message("w", &json!({}), Some(9)));
+        let (driver, key) = (Driven::<FederatedLearningJob>::new(), key::<FederatedLearningJob>());
+        let mut job = job();
+        let folded = fold(
+            &driver,
+            &key,
+            job.clone(),
+            std::slice::from_ref(&last),
+            Timestamp::UNIX_EPOCH,
+        );
+        let kinds: Vec<_> = folded.changes.iter().map(|change| change.kind).collect();
+        assert_eq!(kinds, [ObjectKind::MODEL, FederatedLearningJob::KIND]);
+        put(&mut job, driver.reported(), status(&folded, FederatedLearningJob::KIND));
+        let again = fold(&driver, &key, job, &[last], Timestamp::UNIX_EPOCH);
+        assert_eq!((again.without, again.changes), (vec![Some(Taken::Accepted)], vec![]));
+    }
+
+    #[test]
+    fn what_comes_twice_in_a_batch_is_answered_when_the_first_of_it_is_written() {
+        let twice = numbered("a", 1, message("w", &json!({"inferenceNumber": 1}), None));
+        let (driver, key) = (Driven::<JointInferenceService>::new(), key::<JointInferenceService>());
+        let folded = fold(&driver, &key, service(), &[twice.clone(), twice], Timestamp::UNIX_EPOCH);
+        assert_eq!((folded.without, folded.changes.len()), (vec![None, None], 1));
+    }
+
     #[test]
     fn a_failed_count_keeps_the_good_one_of_the_same_batch() {
         let dataset = json!({
@@ -256,13 +394,9 @@ mod tests {
             "metadata": {"name": "it", "namespace": "default", "uid": "u"},
             "spec": {"url": "/data", "format": "csv", "nodeName": "edge-1"},
         });
-        let report = |payload| Report {
-            node: "edge-1".to_owned(),
-            payload,
-        };
         let reports = [
-            report(Payload::Samples(7)),
-            report(Payload::SamplesFailed("no such file".to_owned())),
+            said(Payload::Samples(7)),
+            said(Payload::SamplesFailed("no such file".to_owned())),
         ];
         let folded = fold(
             &Driven::<Dataset>::new(),
@@ -287,7 +421,7 @@ mod tests {
     }
 
     /// What stands in the end, written change by change.
-    fn written(driver: &dyn Driver, key: &ResourceKey, batches: &[&[Report]]) -> (Value, Vec<StatusChange>, usize) {
+    fn written(driver: &dyn Driver, key: &ResourceKey, batches: &[&[NodeReport]]) -> (Value, Vec<StatusChange>, usize) {
         let (mut resource, mut model, mut refused) = (job(), Vec::new(), 0);
         for batch in batches {
             let folded = fold(driver, key, resource.clone(), batch, Timestamp::UNIX_EPOCH);
@@ -303,7 +437,7 @@ mod tests {
         (resource, model, refused)
     }
 
-    fn any_report() -> impl Strategy<Value = Report> {
+    fn any_report() -> impl Strategy<Value = NodeReport> {
         let worker = prop::sample::select(&["a", "b", "c"][..]);
         let number = prop_oneof![(0..12_u8).prop_map(Value::from), Just(json!("x")), Just(json!(null))];
         let start = prop::sample::select(&["1", "2", "3"][..]);

@@ -15,6 +15,7 @@ mod cache;
 mod driver;
 mod events;
 mod fold;
+mod heard;
 mod ownership;
 mod packed;
 mod pass;
@@ -43,12 +44,15 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::queue::Ended;
-pub use self::reports::{NodeReport, Taken};
 use self::{
     cache::Cache,
     driver::{Driven, Driver},
     queue::Queue,
     references::{Named, Secrets},
+};
+pub use self::{
+    heard::ReportNumber,
+    reports::{NodeReport, Taken},
 };
 use crate::metrics::Metrics;
 

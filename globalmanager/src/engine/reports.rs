@@ -13,6 +13,7 @@ use skerry_workloads::{ObjectKind, Payload, Report, StatusChange};
 use super::{
     Engine, ResourceKey,
     fold::{Folded, fold},
+    heard::ReportNumber,
     trim,
     watches::api_resource,
 };
@@ -36,6 +37,9 @@ pub enum Taken {
 pub struct NodeReport {
     /// The resource's uid as the node holds it.
     pub uid: String,
+    /// What tells it from any other report; nothing of nodes that do not say it, whose reports are carried out as often as
+    /// they come.
+    pub number: Option<ReportNumber>,
     /// What.
     pub report: Report,
 }
@@ -53,6 +57,7 @@ impl Engine {
     ) -> Taken {
         let report = NodeReport {
             uid: uid.to_owned(),
+            number: None,
             report: Report {
                 node: node.to_owned(),
                 payload,
@@ -97,7 +102,7 @@ impl Engine {
         let uid = resource.as_ref().and_then(uid_of).map(str::to_owned);
         let mut taken: Vec<_> = reports
             .iter()
-            .map(|NodeReport { uid: about, report: _ }| {
+            .map(|NodeReport { uid: about, .. }| {
                 let gone = || Taken::Refused(format!("{} {namespace}/{name} of uid {about} is gone", kind.kind));
                 (uid.as_ref() != Some(about)).then(gone)
             })
@@ -107,7 +112,6 @@ impl Engine {
                 .iter_mut()
                 .zip(reports)
                 .filter(|(taken, _)| taken.is_none())
-                .map(|(taken, NodeReport { uid: _, report })| (taken, report))
                 .unzip();
             let Folded { without, changes } = fold(driver.as_ref(), &key, resource, &reports, self.now());
             let together = without.iter().filter(|without| without.is_none()).count();

@@ -128,7 +128,7 @@ impl Hub {
         for (Reported { node, boot, report }, verdict) in told {
             self.count(&node, &report, &verdict);
             if let Some(held) = state.placements.node_mut(&node) {
-                held.finish_report(&boot, &report, verdict);
+                held.finish_report(&boot, report.seq, verdict);
             }
             if let Some(connected) = state.connected.get(&node) {
                 connected.wake.notify_one();

@@ -19,8 +19,8 @@ use skerry_globalmanager::{
 };
 use skerry_sandbox::ApiServer;
 use skerry_workloads::{
-    Applied, Child, Children, Kind, Make, NodePart, Nodes, ObjectKind, Observed, Payload, Plan, Reference, References,
-    Refusal, Report, Settings, StatusChange,
+    Applied, Child, Children, Kind, Make, NodePart, Nodes, ObjectKind, Observed, Payload, Plan, REPORTED_UP_TO,
+    Reference, References, Refusal, Report, Settings, StatusChange,
 };
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -75,7 +75,7 @@ impl Kind for Gadget {
     const KIND: ObjectKind = GADGET;
     type Status = GadgetStatus;
     const CHILDREN: &'static [ObjectKind] = &[ObjectKind::SERVICE, ObjectKind::POD];
-    const REPORTED: &'static [&'static str] = &["samples"];
+    const REPORTED: &'static [&'static str] = &["samples", REPORTED_UP_TO];
 
     fn references(&self, _: &References) -> BTreeSet<Reference> {
         self.spec

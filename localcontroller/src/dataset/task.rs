@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    store::{Finding, Store},
+    store::{Finding, Kept, Store},
 };
 
 /// When files are looked at.
@@ -98,10 +98,16 @@ async fn look_once(
 ) -> (Option<watch::Receiver<()>>, Duration) {
     let changed = watch_file(shared, spec).await;
     let started = Instant::now();
-    let known = known(shared, key, spec).await;
+    let (known, is_told) = known(shared, key, spec)
+        .await
+        .map_or((None, false), |Kept { finding, is_told }| (Some(finding), is_told));
     let found = look(shared, spec, known.as_ref(), turn).await;
-    // What is known already is not written again: a node's disk wears out.
-    if let Some(finding) = found.filter(|found| known.as_ref() != Some(found)) {
+    let news = match found {
+        // What is known already is not written again: a node's disk wears out.
+        Some(found) => Some(found).filter(|found| !is_told || known.as_ref() != Some(found)),
+        None => known.filter(|_| !is_told),
+    };
+    if let Some(finding) = news {
         match shared.store.find(key, finding.clone()).await {
             Ok(true) => tracing::info!(dataset = %key, found = ?finding.told, "a dataset was looked at"),
             Ok(false) => {}
@@ -114,9 +120,10 @@ async fn look_once(
 }
 
 /// What was found before, if it is of the same Dataset.
-async fn known(shared: &Shared, key: &ObjectKey, spec: &Spec) -> Option<Finding> {
-    let finding = shared.store.finding(key).await.ok()??;
-    (finding.uid == spec.uid && finding.url == spec.url && finding.format == spec.format).then_some(finding)
+async fn known(shared: &Shared, key: &ObjectKey, spec: &Spec) -> Option<Kept> {
+    let kept = shared.store.finding(key).await.ok()??;
+    let Finding { uid, url, format, .. } = &kept.finding;
+    (*uid == spec.uid && *url == spec.url && *format == spec.format).then_some(kept)
 }
 
 /// What is found now; none where it is what is known.

@@ -24,10 +24,20 @@ pub struct Finding {
     pub told: ReportPayload,
 }
 
+/// A finding that is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// What was found.
+    pub finding: Finding,
+    /// Whether this start has told it. If not, it is told once more: where the store is one of before, the manager was told
+    /// something else since.
+    pub is_told: bool,
+}
+
 impl Database {
-    pub(super) fn finding(&self, key: &ObjectKey) -> Result<Option<Finding>, StoreError> {
+    pub(super) fn finding(&self, key: &ObjectKey) -> Result<Option<Kept>, StoreError> {
         let row = self.first(
-            "SELECT uid, url, format, fingerprint, told FROM datasets WHERE namespace = ?1 AND name = ?2",
+            "SELECT uid, url, format, fingerprint, told, boot FROM datasets WHERE namespace = ?1 AND name = ?2",
             [&key.namespace, &key.name],
             |row| {
                 Ok((
@@ -36,22 +46,26 @@ impl Database {
                     row.get(2)?,
                     row.get(3)?,
                     row.get::<_, String>(4)?,
+                    row.get::<_, Option<String>>(5)?,
                 ))
             },
         )?;
-        row.map(|(uid, url, format, fingerprint, told)| {
-            Ok(Finding {
-                uid,
-                url,
-                format,
-                fingerprint,
-                told: serde_json::from_str(&told).map_err(StoreError::damaged)?,
+        row.map(|(uid, url, format, fingerprint, told, boot)| {
+            Ok(Kept {
+                finding: Finding {
+                    uid,
+                    url,
+                    format,
+                    fingerprint,
+                    told: serde_json::from_str(&told).map_err(StoreError::damaged)?,
+                },
+                is_told: boot.as_ref() == Some(&self.boot),
             })
         })
         .transpose()
     }
 
-    /// Keeps what was found and reports it if it is news; whether it was. Nothing is kept of a Dataset that the node no
+    /// Keeps what was found and reports it if it is news, or this start has not told it; whether it did. Nothing is kept of a Dataset that the node no
     /// longer holds.
     pub(super) fn find(&mut self, key: &ObjectKey, finding: &Finding) -> Result<bool, StoreError> {
         let Finding {
@@ -65,11 +79,12 @@ impl Database {
             return Ok(false);
         }
         let before = self.finding(key)?;
-        let news = before.is_none_or(|before| before.uid != *uid || before.told != *told);
+        let is_told = |before: Kept| before.is_told && before.finding.uid == *uid && before.finding.told == *told;
+        let news = !before.is_some_and(is_told);
         let text = serde_json::to_string(told).map_err(StoreError::encode)?;
         self.execute(
-            "INSERT OR REPLACE INTO datasets VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![key.namespace, key.name, uid, url, format, fingerprint, text],
+            "INSERT OR REPLACE INTO datasets VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![key.namespace, key.name, uid, url, format, fingerprint, text, self.boot],
         )?;
         if news {
             let report = NewReport {

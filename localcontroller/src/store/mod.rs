@@ -26,7 +26,7 @@ use std::{
 
 use age::Age;
 pub use changes::Changes;
-pub use datasets::Finding;
+pub use datasets::{Finding, Kept};
 pub use error::StoreError;
 pub use items::Admission;
 use outbox::Homes;
@@ -36,6 +36,7 @@ use skerry_edge::{
     node::{Batch, Change, Outgoing, Wanted},
 };
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use uuid::Uuid;
 use writer::{Closure, Database, Message, State, Writer};
 
 /// Where the store is, under the host's root. Sedna's own file (`var/lib/sedna/database.db`) is left alone.
@@ -56,6 +57,7 @@ pub struct Store {
     failed: watch::Receiver<Option<StoreError>>,
     trouble: watch::Receiver<Option<StoreError>>,
     moved_aside: Arc<[PathBuf]>,
+    boot: Arc<str>,
 }
 
 impl Store {
@@ -77,9 +79,11 @@ impl Store {
         let (troubles, trouble) = watch::channel(None);
         let (reply, opened) = oneshot::channel();
         let path = path.to_owned();
+        let boot = Uuid::new_v4().to_string();
+        let name = Arc::from(boot.as_str());
         thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || match open_database(&path, limits, age) {
+            .spawn(move || match open_database(&path, boot, limits, age) {
                 Ok(database) => {
                     let _ = reply.send(Ok(open::moved_aside(&path)));
                     let writer = Writer {
@@ -104,6 +108,7 @@ impl Store {
             failed,
             trouble,
             moved_aside: moved_aside.into(),
+            boot: name,
         })
     }
 
@@ -132,6 +137,11 @@ impl Store {
     /// Damaged stores that lie beside this one, with what they had not delivered.
     pub fn moved_aside(&self) -> &[PathBuf] {
         &self.moved_aside
+    }
+
+    /// The name of this start: no other has it, whatever becomes of the file.
+    pub fn boot(&self) -> &str {
+        &self.boot
     }
 
     /// The objects that were put or deleted since somebody last looked.
@@ -256,12 +266,12 @@ impl Store {
     }
 
     /// What was last found of a Dataset.
-    pub async fn finding(&self, key: &ObjectKey) -> Result<Option<Finding>, StoreError> {
+    pub async fn finding(&self, key: &ObjectKey) -> Result<Option<Kept>, StoreError> {
         let key = key.clone();
         self.call(move |database| database.finding(&key)).await
     }
 
-    /// Keeps what was found of a Dataset and reports it if it is news; whether it was.
+    /// Keeps what was found of a Dataset and reports it if it is news, or this start has not told it; whether it did.
     pub async fn find(&self, key: &ObjectKey, finding: Finding) -> Result<bool, StoreError> {
         let key = key.clone();
         let news = self.call(move |database| database.find(&key, &finding)).await?;
@@ -316,10 +326,11 @@ impl Store {
     }
 }
 
-fn open_database(path: &Path, limits: OutboxLimits, age: Age) -> Result<Database, StoreError> {
+fn open_database(path: &Path, boot: String, limits: OutboxLimits, age: Age) -> Result<Database, StoreError> {
     let connection = open::open(path)?;
     let mut database = Database {
         connection,
+        boot,
         state: State::default(),
         limits,
         age,

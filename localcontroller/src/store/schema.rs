@@ -45,6 +45,12 @@ pub(super) const STEPS: &[&str] = &[
     INSERT INTO age VALUES (1, 0);
     ALTER TABLE outbox ADD COLUMN born INTEGER NOT NULL DEFAULT 0;
     ",
+    // 3. `outbox.boot` is the start that made a report, and `datasets.boot` the one that told of it last; null for those of
+    // releases that did not say.
+    "
+    ALTER TABLE outbox ADD COLUMN boot TEXT;
+    ALTER TABLE datasets ADD COLUMN boot TEXT;
+    ",
 ];
 
 /// The steps that are missing, where the tables are ours to change. Reads of one that is ours no more than the head of the

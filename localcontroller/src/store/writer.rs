@@ -21,6 +21,8 @@ const BATCH: usize = 256;
 /// What a call may use.
 pub(super) struct Database {
     pub(super) connection: Connection,
+    /// A name that no other start has.
+    pub(super) boot: String,
     pub(super) state: State,
     pub(super) limits: OutboxLimits,
     pub(super) age: Age,

@@ -258,6 +258,7 @@ mod tests {
             settled: 1,
             report: skerry_edge::Report {
                 seq: 1,
+                boot: Some("b".repeat(36)),
                 key: report.key,
                 uid: "u".to_owned(),
                 observed_at: jiff::Timestamp::UNIX_EPOCH,

@@ -309,7 +309,7 @@ impl Shared {
                 Output::Report(report) => {
                     let mut state = self.lock();
                     let done = Verdict::Done(ReportResult::Accepted {});
-                    state.node.finish_report(session.boot(), &report, done);
+                    state.node.finish_report(session.boot(), report.seq, done);
                     state.reports.push(report);
                     drop(state);
                     self.changed.send_replace(());

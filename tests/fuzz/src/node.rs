@@ -35,6 +35,7 @@ pub(crate) fn worker_message(data: &[u8]) -> Came {
                 settled: u64::MAX,
                 report: Report {
                     seq: u64::MAX,
+                    boot: Some("b".repeat(36)),
                     key,
                     uid: "u".repeat(253),
                     observed_at: Timestamp::MAX,

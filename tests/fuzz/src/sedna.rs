@@ -79,6 +79,7 @@ pub(crate) fn said(data: &[u8]) -> Came {
             check(&key);
             let report = Report {
                 seq: 1,
+                boot: None,
                 key,
                 uid: "u".to_owned(),
                 observed_at: jiff::Timestamp::UNIX_EPOCH,

@@ -251,6 +251,7 @@ fn outgoing(seq: u64) -> Outgoing {
     }
     Outgoing::Report(Report {
         seq,
+        boot: None,
         key: object(seq).key,
         uid: format!("uid-{seq}"),
         observed_at: Timestamp::UNIX_EPOCH,

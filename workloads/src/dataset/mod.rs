@@ -15,15 +15,15 @@ use jiff::Timestamp;
 use skerry_crds::sedna::v1alpha1::{Dataset, DatasetStatus};
 
 use crate::{
-    Applied, Kind, ObjectKind, Observed, Plan, Reference, References, Refusal, Report, Settings, StatusChange,
-    inputs::source::refer_secret,
+    Applied, Kind, ObjectKind, Observed, Plan, REPORTED_UP_TO, Reference, References, Refusal, Report, Settings,
+    StatusChange, inputs::source::refer_secret,
 };
 
 impl Kind for Dataset {
     const KIND: ObjectKind = ObjectKind::DATASET;
     type Status = DatasetStatus;
     const CHILDREN: &'static [ObjectKind] = &[];
-    const REPORTED: &'static [&'static str] = &["numberOfSamples", "updateTime", "countError"];
+    const REPORTED: &'static [&'static str] = &["numberOfSamples", "updateTime", "countError", REPORTED_UP_TO];
 
     fn references(&self, _found: &References) -> BTreeSet<Reference> {
         let mut named = BTreeSet::new();

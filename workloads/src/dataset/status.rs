@@ -16,6 +16,7 @@ pub(crate) fn status(dataset: &Dataset, plan: &Plan, applied: &Applied, now: Tim
         number_of_samples: None,
         update_time: None,
         count_error: None,
+        reported_up_to: Vec::new(),
         ..before
     };
     if terminating(dataset) {

@@ -49,14 +49,15 @@ use jiff::Timestamp;
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, FederatedLearningJobStatus};
 
 use crate::{
-    Applied, Kind, ObjectKind, Observed, Plan, Reference, References, Refusal, Report, Settings, StatusChange,
+    Applied, Kind, ObjectKind, Observed, Plan, REPORTED_UP_TO, Reference, References, Refusal, Report, Settings,
+    StatusChange,
 };
 
 impl Kind for FederatedLearningJob {
     const KIND: ObjectKind = ObjectKind::FEDERATED_LEARNING_JOB;
     type Status = FederatedLearningJobStatus;
     const CHILDREN: &'static [ObjectKind] = &[ObjectKind::POD, ObjectKind::SERVICE];
-    const REPORTED: &'static [&'static str] = &["rounds"];
+    const REPORTED: &'static [&'static str] = &["rounds", REPORTED_UP_TO];
 
     fn references(&self, found: &References) -> BTreeSet<Reference> {
         inputs::references(self, found)

@@ -60,6 +60,7 @@ pub(crate) fn status(
     let before = job.status.clone().unwrap_or_default();
     let before = FederatedLearningJobStatus {
         rounds: Vec::new(),
+        reported_up_to: Vec::new(),
         ..before
     };
     if terminating(job) {
@@ -104,6 +105,7 @@ pub(crate) fn status(
         phase: Some(overall(ended.as_ref(), &workers, &pods).to_owned()),
         workers,
         rounds: Vec::new(),
+        reported_up_to: Vec::new(),
     }
 }
 

@@ -28,14 +28,15 @@ use jiff::Timestamp;
 use skerry_crds::sedna::v1alpha1::{JointInferenceService, JointInferenceServiceStatus};
 
 use crate::{
-    Applied, Kind, ObjectKind, Observed, Plan, Reference, References, Refusal, Report, Settings, StatusChange,
+    Applied, Kind, ObjectKind, Observed, Plan, REPORTED_UP_TO, Reference, References, Refusal, Report, Settings,
+    StatusChange,
 };
 
 impl Kind for JointInferenceService {
     const KIND: ObjectKind = ObjectKind::JOINT_INFERENCE_SERVICE;
     type Status = JointInferenceServiceStatus;
     const CHILDREN: &'static [ObjectKind] = &[ObjectKind::DEPLOYMENT, ObjectKind::SERVICE, ObjectKind::AUTOSCALER];
-    const REPORTED: &'static [&'static str] = &["metrics"];
+    const REPORTED: &'static [&'static str] = &["metrics", REPORTED_UP_TO];
 
     fn references(&self, found: &References) -> BTreeSet<Reference> {
         inputs::references(self, found)

@@ -34,6 +34,7 @@ pub(crate) fn status(
         // Its children go as the garbage collector likes; there is nothing to tell of that.
         return JointInferenceServiceStatus {
             metrics: Vec::new(),
+            reported_up_to: Vec::new(),
             ..before
         };
     }
@@ -52,6 +53,7 @@ pub(crate) fn status(
         failed: count(Worker::failed),
         workers: figures(edge, cloud),
         metrics: Vec::new(),
+        reported_up_to: Vec::new(),
     }
 }
 

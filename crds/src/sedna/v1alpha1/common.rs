@@ -25,6 +25,24 @@ pub struct Metric {
     pub value: String,
 }
 
+/// How far what one start of a node's local controller reported stands in this status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReportedUpTo {
+    /// The node.
+    pub node: String,
+    /// The start of its local controller: a name that no other start has.
+    pub boot: String,
+    /// The number of the last report that changed something here.
+    pub seq: i64,
+}
+
+impl ReportedUpTo {
+    /// Whether this is of that start of the local controller of that node.
+    pub fn is_of(&self, node: &str, boot: &str) -> bool {
+        self.node == node && self.boot == boot
+    }
+}
+
 /// A parameter of a hard-example filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Parameter {

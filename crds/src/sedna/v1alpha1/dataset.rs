@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::given;
+use super::common::{ReportedUpTo, given};
 use crate::conditions::Condition;
 
 /// Samples that lie on an edge node or in a store that the node can reach.
@@ -78,4 +78,9 @@ pub struct DatasetStatus {
     /// Why the node cannot count the samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count_error: Option<String>,
+    /// How far each start of a node's local controller was heard. What it says again, because an answer was lost or an old
+    /// store was put back, takes no effect again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub reported_up_to: Vec<ReportedUpTo>,
 }

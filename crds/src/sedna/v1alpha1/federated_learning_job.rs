@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{DatasetRef, Metric, ModelRef, OptionalModelRef, given};
+use super::common::{DatasetRef, Metric, ModelRef, OptionalModelRef, ReportedUpTo, given};
 use crate::{conditions::Condition, template::PodTemplate};
 
 /// Trainers that keep their samples, and an aggregator that joins what they learn.
@@ -148,6 +148,11 @@ pub struct FederatedLearningJobStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub rounds: Vec<Round>,
+    /// How far each start of a node's local controller was heard. What it says again, because an answer was lost or an old
+    /// store was put back, takes no effect again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub reported_up_to: Vec<ReportedUpTo>,
 }
 
 /// One worker of a job. Its outcome is written here before anything else follows from it.

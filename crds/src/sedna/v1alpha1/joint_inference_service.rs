@@ -8,7 +8,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{Metric, ModelRef, Parameter};
+use super::common::{Metric, ModelRef, Parameter, ReportedUpTo};
 use crate::{
     conditions::Condition,
     schema::rule,
@@ -146,6 +146,11 @@ pub struct JointInferenceServiceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub metrics: Vec<Metric>,
+    /// How far each start of a node's local controller was heard. What it says again, because an answer was lost or an old
+    /// store was put back, takes no effect again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub reported_up_to: Vec<ReportedUpTo>,
 }
 
 /// The two workers of a service.

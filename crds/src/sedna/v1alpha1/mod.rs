@@ -20,7 +20,7 @@ pub mod video_analytics_job;
 
 pub use common::{
     DatasetRef, DeploymentFields, JobDataset, JobOptions, Metric, ModelRef, ObjectServiceStatus, OptionalModelRef,
-    Parameter, PodJobStatus, PodWorker, ReidWorkers,
+    Parameter, PodJobStatus, PodWorker, ReidWorkers, ReportedUpTo,
 };
 pub use dataset::{Dataset, DatasetSpec, DatasetStatus};
 pub use feature_extraction_service::{

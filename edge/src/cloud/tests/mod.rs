@@ -1,7 +1,6 @@
 //! The manager's end in single steps, against a node that answers by hand.
 
 mod digesting;
-mod figures;
 mod reports;
 mod sessions;
 
@@ -96,6 +95,7 @@ fn report(seq: u64, name: &str, uid: &str) -> Upstream {
     let payload = ReportPayload::DatasetSamples { count: 1 };
     let report = Report {
         seq,
+        boot: None,
         key: key(name),
         uid: uid.to_owned(),
         observed_at: Timestamp::UNIX_EPOCH,

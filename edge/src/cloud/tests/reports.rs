@@ -81,9 +81,14 @@ fn what_a_node_may_not_report_is_refused_and_nothing_else_changes() {
     }
     let mut unknown = about("dataset", "default", "d", "uid-d");
     if let Upstream::Report { report, .. } = &mut unknown {
-        report.payload = ReportPayload::Unknown { variant: long };
+        report.payload = ReportPayload::Unknown { variant: long.clone() };
     }
     assert_eq!(denied(&link.frame(&mut node, unknown)), "form");
+    let mut unnamed = about("dataset", "default", "d", "uid-d");
+    if let Upstream::Report { report, .. } = &mut unnamed {
+        report.boot = Some(long);
+    }
+    assert_eq!(denied(&link.frame(&mut node, unnamed)), "boot");
 
     // The numbers of those that were refused are not used up, and the session goes on.
     assert!(matches!(
@@ -100,11 +105,7 @@ fn a_report_that_comes_again_is_answered_again_and_carried_out_once() {
     node.objects.set(NOW, object("d", 1));
     let mut link = Link::live(&mut node);
     assert_eq!(link.frame(&mut node, report(1, "d", "uid-d")).len(), 1);
-    node.finish_report(
-        "boot",
-        &said(report(1, "d", "uid-d")),
-        Verdict::Done(ReportResult::Accepted {}),
-    );
+    node.finish_report("boot", 1, Verdict::Done(ReportResult::Accepted {}));
     assert_eq!(names(&link.wake(&mut node)), ["report-result"]);
     let mut link = Link::live(&mut node);
     assert_eq!(
@@ -135,7 +136,7 @@ fn a_report_that_was_taken_is_not_judged_again_when_its_object_has_gone() {
         assert!(matches!(outputs[..], [Output::Report(_)]), "{outputs:?}");
     }
     let accepted = ReportResult::Accepted {};
-    node.finish_report("boot", &said(comes(1)), Verdict::Done(accepted.clone()));
+    node.finish_report("boot", 1, Verdict::Done(accepted.clone()));
     node.objects.remove(NOW, &key("d").into());
     link.wake(&mut node);
     let version = node.objects.version();
@@ -163,11 +164,7 @@ fn an_answer_to_another_start_of_the_node_is_not_given_to_this_one() {
     let mut link = Link::live(&mut node);
     link.frame(&mut node, report(1, "d", "uid-d"));
     link.frame(&mut node, report(2, "d", "uid-d"));
-    node.finish_report(
-        "boot",
-        &said(report(1, "d", "uid-d")),
-        Verdict::Done(ReportResult::Accepted {}),
-    );
+    node.finish_report("boot", 1, Verdict::Done(ReportResult::Accepted {}));
     let mut link = Link::start(
         &mut node,
         1,
@@ -177,11 +174,7 @@ fn an_answer_to_another_start_of_the_node_is_not_given_to_this_one() {
             ..hello(None)
         },
     );
-    node.finish_report(
-        "boot",
-        &said(report(2, "d", "uid-d")),
-        Verdict::Done(ReportResult::Accepted {}),
-    );
+    node.finish_report("boot", 2, Verdict::Done(ReportResult::Accepted {}));
     assert!(!names(&link.answer(&mut node, &[])).contains(&"report-result"));
     let another = Report {
         observed_at: Timestamp::MAX,

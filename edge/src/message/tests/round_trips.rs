@@ -139,15 +139,17 @@ fn any_upstream() -> impl Strategy<Value = Upstream> {
     ];
     let report = (
         any::<u64>(),
+        prop::option::of(".*"),
         any_key(),
         ".*",
         -10_000_000_000_i64..10_000_000_000,
         payload,
     )
-        .prop_map(|(seq, key, uid, second, payload)| {
+        .prop_map(|(seq, boot, key, uid, second, payload)| {
             let observed_at = Timestamp::from_second(second).unwrap();
             Report {
                 seq,
+                boot,
                 key,
                 uid,
                 observed_at,

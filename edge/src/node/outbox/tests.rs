@@ -16,6 +16,7 @@ fn dataset(name: &str) -> ObjectKey {
 fn on(name: &str, seq: u64) -> Outgoing {
     Outgoing::Report(Report {
         seq,
+        boot: None,
         key: dataset(name),
         uid: String::new(),
         observed_at: jiff::Timestamp::UNIX_EPOCH,

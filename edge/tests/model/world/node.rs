@@ -233,6 +233,7 @@ impl World {
         self.disk.last_seq += 1;
         let report = Report {
             seq: self.disk.last_seq,
+            boot: Some(identity(self.boots).boot),
             key: key.clone(),
             uid: item.uid().to_owned(),
             observed_at: Timestamp::UNIX_EPOCH,

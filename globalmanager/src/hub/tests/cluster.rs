@@ -253,7 +253,7 @@ impl Running {
     pub(super) fn start_on(disk: Arc<Mutex<Disk>>, boot: u64, dialer: PipeDialer) -> Self {
         let signals = Signals::new(CancellationToken::new());
         let store = Arc::new(MemoryStore::new(disk.clone(), || Duration::ZERO));
-        let session = session(NODE, boot, &disk.lock());
+        let session = session(NODE, boot, &mut disk.lock());
         let task = tokio::spawn(link::run(session, dialer, store, signals.clone(), || 0.0));
         Self { disk, signals, task }
     }

@@ -270,7 +270,7 @@ async fn engine(hub: Hub, cluster: Shared<Cluster>, random: Shared<StdRng>) {
 /// One life of a node.
 async fn edge(name: &'static str, disk: Shared<Disk>, outbox: Arc<Notify>, random: Shared<StdRng>) -> turmoil::Result {
     let boot = random.lock().random();
-    let session = session(name, boot, &disk.lock());
+    let session = session(name, boot, &mut disk.lock());
     let draws = random.clone();
     let store = MemoryStore::new(disk, move || Duration::from_millis(draws.lock().random_range(0..8)));
     let signals = Signals {

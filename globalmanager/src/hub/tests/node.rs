@@ -24,6 +24,8 @@ pub(super) struct Disk {
     pub(super) regressions: usize,
     /// What the node's clock shows.
     pub(super) clock: Timestamp,
+    /// The start of the local controller that uses it; none of one that does not say so.
+    pub(super) boot: Option<String>,
     last_seq: u64,
 }
 
@@ -52,6 +54,7 @@ impl Disk {
         self.last_seq += 1;
         let report = Report {
             seq: self.last_seq,
+            boot: self.boot.clone(),
             key: key.clone(),
             uid,
             observed_at: self.clock,
@@ -142,7 +145,8 @@ impl Store for MemoryStore {
 }
 
 /// A session of the node's next start.
-pub(super) fn session(node: &str, boot: u64, disk: &Disk) -> Session {
+pub(super) fn session(node: &str, boot: u64, disk: &mut Disk) -> Session {
+    disk.boot = Some(boot.to_string());
     let identity = Identity {
         node: node.to_owned(),
         boot: boot.to_string(),

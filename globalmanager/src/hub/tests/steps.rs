@@ -127,7 +127,7 @@ impl World {
         let stop = CancellationToken::new();
         let signals = Signals::new(stop.clone());
         let store = Arc::new(MemoryStore::new(disk.clone(), || Duration::ZERO));
-        let session = session(name, rand::random(), &disk.lock());
+        let session = session(name, rand::random(), &mut disk.lock());
         let dialer = TcpDialer::new(self.address.clone());
         let running = tokio::spawn(link::run(session, dialer, store, signals.clone(), || 0.0));
         Edge {

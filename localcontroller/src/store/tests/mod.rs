@@ -170,7 +170,7 @@ async fn changed_objects_are_announced_once() {
 }
 
 #[tokio::test]
-async fn a_finding_is_told_when_it_is_news() {
+async fn a_finding_is_told_when_it_is_news_and_once_by_each_start() {
     let home = home();
     let store = open(&home).await;
     let found = |uid: &str, count| Finding {
@@ -189,8 +189,23 @@ async fn a_finding_is_told_when_it_is_news() {
     assert!(!store.find(&key("a"), found("u", 1)).await.unwrap());
     assert!(store.find(&key("a"), found("u", 2)).await.unwrap());
     assert!(!store.find(&key("a"), found("v", 3)).await.unwrap(), "another resource");
-    assert_eq!(store.finding(&key("a")).await.unwrap(), Some(found("u", 2)));
+    let kept = |is_told| {
+        let finding = found("u", 2);
+        Some(Kept { finding, is_told })
+    };
+    assert_eq!(store.finding(&key("a")).await.unwrap(), kept(true));
     assert_eq!(store.fetch(0, 10).await.unwrap().len(), 1, "only the newest");
+    store.close().await;
+    let store = open(&home).await;
+    assert_eq!(store.finding(&key("a")).await.unwrap(), kept(false));
+    assert!(store.find(&key("a"), found("u", 2)).await.unwrap());
+    assert!(!store.find(&key("a"), found("u", 2)).await.unwrap());
+    assert_eq!(store.finding(&key("a")).await.unwrap(), kept(true));
+    assert_eq!(
+        store.fetch(0, 10).await.unwrap().len(),
+        1,
+        "in place of what the start before had to tell"
+    );
     let delete = Change::Delete(key("a").into());
     store.apply(batch(2, vec![delete])).await.unwrap();
     assert_eq!(store.finding(&key("a")).await.unwrap(), None);

@@ -33,7 +33,10 @@ async fn a_store_of_the_first_version_is_taken_over_with_all_that_it_held() {
         assert!(dataset.body.json().contains("/var/images.txt"));
         let owed = store.fetch_homeless_too(0, 10).await.unwrap();
         let kinds = owed.iter().map(|outgoing| match outgoing {
-            Outgoing::Report(report) => (report.seq, report.key.to_string()),
+            Outgoing::Report(report) => {
+                assert_eq!(report.boot, None, "nobody knows which start it was");
+                (report.seq, report.key.to_string())
+            }
             Outgoing::Gap { .. } => panic!("{outgoing:?}"),
         });
         let (service, job) = (
@@ -84,7 +87,7 @@ async fn a_store_of_a_newer_release_is_refused_and_left_as_it_is() {
                 error,
                 StoreError::Newer {
                     found: 99,
-                    known: 2,
+                    known: 3,
                     ..
                 }
             ),

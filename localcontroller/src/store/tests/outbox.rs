@@ -71,6 +71,48 @@ async fn numbers_are_never_used_again() {
     assert_eq!(store.fetch(0, 10).await.unwrap()[0].seq(), 2);
 }
 
+/// The number of each report, and by which start it has it.
+async fn numbered(store: &Store) -> Vec<(u64, Option<String>)> {
+    let outgoing = store.fetch(0, 10).await.unwrap();
+    let numbered = |outgoing: Outgoing| match outgoing {
+        Outgoing::Report(report) => (report.seq, report.boot),
+        Outgoing::Gap { .. } => panic!("{outgoing:?}"),
+    };
+    outgoing.into_iter().map(numbered).collect()
+}
+
+#[tokio::test]
+async fn a_report_says_which_start_gave_it_its_number_also_where_an_old_store_counts_on() {
+    let home = home();
+    let first = open(&home).await;
+    first
+        .apply(batch(1, vec![Change::Put(object("a", "u", 1))]))
+        .await
+        .unwrap();
+    first.push(event("a", "x")).await.unwrap();
+    // Of an object that comes later: a number that was passed over is not sent any more.
+    first.push(event("b", "x")).await.unwrap();
+    first.close().await;
+    let copy = std::fs::read(&home.path).unwrap();
+    let second = open(&home).await;
+    second
+        .apply(batch(2, vec![Change::Put(object("b", "u", 1))]))
+        .await
+        .unwrap();
+    second.push(event("a", "y")).await.unwrap();
+    let by = |start: &Store| Some(start.boot().to_owned());
+    assert_eq!(
+        numbered(&second).await,
+        [(1, by(&first)), (3, by(&second)), (4, by(&second))]
+    );
+    second.close().await;
+    std::fs::write(&home.path, copy).unwrap();
+    let third = open(&home).await;
+    third.push(event("a", "z")).await.unwrap();
+    assert_eq!(numbered(&third).await, [(1, by(&first)), (3, by(&third))]);
+    assert_ne!(by(&third), by(&second));
+}
+
 #[tokio::test]
 async fn a_full_outbox_gives_up_metrics_then_rounds_then_events() {
     let home = home();

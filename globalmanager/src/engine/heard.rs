@@ -1,0 +1,243 @@
+//! How far the nodes were heard, as a resource says it of itself.
+//!
+//! Decides that a report is carried out once, whoever sends it again, and why: a node that has lost the answer, or one
+//! whose store of before was put back. What a report changes and that it was heard are one write, so that neither is ever
+//! there without the other, however many managers have led in between.
+//!
+//! A report is known by the start of the local controller that made it and by its number. Of one start, the reports on one
+//! resource are carried out in the order of their numbers, so the last of them says it of all before. Only one that
+//! changed something is kept: whatever says what is there already costs no write, and may say it again.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use skerry_crds::sedna::v1alpha1::ReportedUpTo;
+use skerry_workloads::REPORTED_UP_TO;
+
+/// Starts that are kept of each node, those that were heard last. Reports wait in an outbox for as long as its node is not
+/// connected; a copy of the store that is older than so many starts of which each reported on the same resource has nothing
+/// in it that anybody waits for.
+const STARTS: usize = 16;
+
+/// And of all nodes together, at a hundred bytes each: a job has a trainer on each of a thousand nodes at most, and an object
+/// has 1.5 MiB.
+const ALL: usize = 2_000;
+
+/// What no other report has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportNumber {
+    /// The start of the node's local controller that made it.
+    pub boot: String,
+    /// Its number, which rises within that start.
+    pub seq: u64,
+}
+
+/// What `status.reportedUpTo` says. Whoever was heard last stands last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Heard(Vec<ReportedUpTo>);
+
+impl Heard {
+    /// As this resource says. What nobody could have written there counts for nothing.
+    pub(super) fn of(resource: &Value) -> Self {
+        let said = resource
+            .pointer("/status")
+            .and_then(|status| status.get(REPORTED_UP_TO));
+        let read = said.and_then(|said| Vec::deserialize(said).ok());
+        Self(read.unwrap_or_default())
+    }
+
+    /// Whether this report of `node` was carried out.
+    pub(super) fn has(&self, node: &str, number: &ReportNumber) -> bool {
+        let last = self.0.iter().find(|last| last.is_of(node, &number.boot));
+        last.is_some_and(|last| number.seq <= u64::try_from(last.seq).unwrap_or_default())
+    }
+
+    /// It is carried out now.
+    pub(super) fn add(&mut self, node: &str, ReportNumber { boot, seq }: &ReportNumber) {
+        self.0.retain(|last| !last.is_of(node, boot));
+        let of_node = self.0.iter().filter(|last| last.node == node).count();
+        if of_node >= STARTS {
+            self.forget(|last| last.node == node);
+        }
+        if self.0.len() >= ALL {
+            self.forget(|_| true);
+        }
+        self.0.push(ReportedUpTo {
+            node: node.to_owned(),
+            boot: boot.clone(),
+            seq: i64::try_from(*seq).unwrap_or(i64::MAX),
+        });
+    }
+
+    /// Forgets whoever of these was not heard for longest.
+    fn forget(&mut self, of: impl Fn(&ReportedUpTo) -> bool) {
+        if let Some(at) = self.0.iter().position(of) {
+            self.0.remove(at);
+        }
+    }
+
+    /// Has a status say it.
+    pub(super) fn tell(&self, status: &mut Map<String, Value>) {
+        if !self.0.is_empty() {
+            status.insert(REPORTED_UP_TO.to_owned(), serde_json::json!(self.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn number(boot: &str, seq: u64) -> ReportNumber {
+        let boot = boot.to_owned();
+        ReportNumber { boot, seq }
+    }
+
+    fn again(heard: &Heard) -> Heard {
+        let mut status = Map::new();
+        heard.tell(&mut status);
+        Heard::of(&json!({"status": status}))
+    }
+
+    #[test]
+    fn what_is_heard_is_known_with_all_before_it_of_its_start_and_no_other() {
+        let mut heard = Heard::default();
+        heard.add("edge-1", &number("a", 7));
+        heard.add("edge-1", &number("b", 9));
+        let heard = again(&heard);
+        for (node, boot, seq, known) in [
+            ("edge-1", "a", 7, true),
+            ("edge-1", "a", 1, true),
+            ("edge-1", "a", 8, false),
+            ("edge-1", "b", 8, true),
+            ("edge-1", "c", 1, false),
+            ("edge-2", "a", 1, false),
+        ] {
+            assert_eq!(heard.has(node, &number(boot, seq)), known, "{node} {boot} {seq}");
+        }
+    }
+
+    #[test]
+    fn of_a_node_that_starts_for_ever_the_last_starts_are_kept_and_of_others_all() {
+        let mut heard = Heard::default();
+        heard.add("edge-2", &number("a", 1));
+        let starts = 100_u64;
+        for start in 1..=starts {
+            heard.add("edge-1", &number(&start.to_string(), start));
+            // This one goes on beside them.
+            heard.add("edge-1", &number("0", start));
+        }
+        assert_eq!(heard.0.len(), STARTS + 1);
+        assert!(heard.has("edge-2", &number("a", 1)));
+        assert!(heard.has("edge-1", &number("0", starts)));
+        assert!(heard.has("edge-1", &number("100", 100)));
+        assert!(!heard.has("edge-1", &number("1", 1)));
+    }
+
+    #[test]
+    fn however_many_nodes_report_an_object_has_room_for_it() {
+        let mut heard = Heard::default();
+        let longest = "n".repeat(63);
+        for node in 0..2 * ALL {
+            let boot = "b".repeat(skerry_edge::limits::MAX_NAME);
+            heard.add(&format!("{longest}-{node}"), &number(&boot, u64::MAX));
+        }
+        assert_eq!(heard.0.len(), ALL);
+        let mut status = Map::new();
+        heard.tell(&mut status);
+        assert!(serde_json::to_vec(&status).unwrap().len() < 1024 * 1024);
+        assert!(!heard.has(&format!("{longest}-0"), &number("b", 1)));
+    }
+
+    #[test]
+    fn nonsense_counts_for_nothing() {
+        for status in [
+            json!(null),
+            json!({}),
+            json!({REPORTED_UP_TO: 7}),
+            json!({REPORTED_UP_TO: [{"node": 1}]}),
+        ] {
+            assert_eq!(Heard::of(&json!({"status": status})), Heard::default());
+        }
+        let mut negative = Heard::default();
+        negative.0.push(ReportedUpTo {
+            node: "n".to_owned(),
+            boot: "b".to_owned(),
+            seq: -1,
+        });
+        assert!(!again(&negative).has("n", &number("b", 1)));
+    }
+
+    /// A node's store, as far as it numbers reports.
+    #[derive(Clone, Default)]
+    struct Outbox {
+        last: u64,
+        waiting: BTreeMap<u64, String>,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Report,
+        /// The first that waits goes; its answer may be lost.
+        Send {
+            answered: bool,
+        },
+        Start,
+        Copy,
+        /// The copy is put back, which takes a start.
+        PutBack,
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => Just(Step::Report),
+            6 => any::<bool>().prop_map(|answered| Step::Send { answered }),
+            1 => Just(Step::Start),
+            1 => Just(Step::Copy),
+            1 => Just(Step::PutBack),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_store_is_put_back_a_report_is_carried_out_once_and_none_is_taken_for_another(
+            steps in prop::collection::vec(any_step(), 1..120),
+        ) {
+            let (mut heard, mut carried_out) = (Heard::default(), BTreeSet::new());
+            let (mut outbox, mut copy, mut start) = (Outbox::default(), Outbox::default(), 0);
+            for step in steps {
+                match step {
+                    Step::Report => {
+                        outbox.last += 1;
+                        outbox.waiting.insert(outbox.last, start.to_string());
+                    }
+                    Step::Send { answered } => {
+                        let Some((&seq, boot)) = outbox.waiting.first_key_value() else { continue };
+                        let number = number(boot, seq);
+                        let before = carried_out.contains(&(boot.clone(), seq));
+                        prop_assert_eq!(heard.has("edge-1", &number), before);
+                        if !before {
+                            heard.add("edge-1", &number);
+                            carried_out.insert((boot.clone(), seq));
+                        }
+                        heard = again(&heard);
+                        if answered {
+                            outbox.waiting.remove(&seq);
+                        }
+                    }
+                    Step::Start | Step::PutBack if start >= STARTS => {}
+                    Step::Start => start += 1,
+                    Step::Copy => copy = outbox.clone(),
+                    Step::PutBack => {
+                        outbox = copy.clone();
+                        start += 1;
+                    }
+                }
+            }
+        }
+    }
+}
