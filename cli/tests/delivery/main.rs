@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use parts::{Manager, Node, declared, differences, last_words};
 
 mod parts;
+mod put_back;
 mod takeover;
 mod way;
 

@@ -176,6 +176,8 @@ pub struct Node {
     /// What it says.
     pub log: PathBuf,
     manager: u16,
+    /// Where its workers report.
+    workers: u16,
     root: PathBuf,
     process: Running,
 }
@@ -187,13 +189,14 @@ impl Node {
             name: name.to_owned(),
             log: folder.join(format!("{name}.log")),
             manager,
+            workers: free_port(),
             root: folder.join(name),
             process: Running(None),
         }
     }
 
     pub fn start(&mut self) {
-        let manager = format!("127.0.0.1:{}", self.manager);
+        let (manager, workers) = (format!("127.0.0.1:{}", self.manager), self.workers.to_string());
         let args = [
             "localcontroller",
             "--gm-address",
@@ -203,7 +206,7 @@ impl Node {
             "--bind-address",
             "127.0.0.1",
             "--bind-port",
-            "0",
+            &workers,
             "--rootfs-mount-dir",
             self.root.to_str().unwrap(),
         ];
@@ -218,6 +221,43 @@ impl Node {
     pub fn runs(&mut self) -> bool {
         let child = self.process.0.as_mut();
         child.is_some_and(|child| child.try_wait().unwrap().is_none())
+    }
+
+    /// Posts a worker's message; whether it was taken.
+    pub async fn post(&self, worker: &str, message: &serde_json::Value) -> bool {
+        let url = format!("http://127.0.0.1:{}/sedna/workers/{worker}/info", self.workers);
+        let posted = reqwest::Client::new()
+            .post(url)
+            .header("Content-Type", "application/json")
+            .body(message.to_string())
+            .send()
+            .await;
+        posted.is_ok_and(|answer| answer.status() == 200)
+    }
+
+    /// A copy of its store. The node is killed first: it does not share it.
+    pub fn copy(&mut self) -> Vec<u8> {
+        self.fold_journal();
+        std::fs::read(self.store_path()).unwrap()
+    }
+
+    /// Puts this in the place of its store. The node is killed first.
+    pub fn put_back(&mut self, copy: &[u8]) {
+        self.fold_journal();
+        std::fs::write(self.store_path(), copy).unwrap();
+    }
+
+    /// Leaves all that is stored in the one file.
+    fn fold_journal(&mut self) {
+        let folded: i64 = self
+            .store()
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(folded, 0, "somebody else has it open");
+    }
+
+    fn store_path(&self) -> PathBuf {
+        self.root.join("var/lib/skerry/localcontroller.db")
     }
 
     /// Has its store write down, from now on, in which order objects come. The node is killed first: it does not share it.
@@ -252,7 +292,7 @@ impl Node {
     /// Its store. The node is killed first: it does not share it.
     fn store(&mut self) -> rusqlite::Connection {
         self.kill();
-        let path = self.root.join("var/lib/skerry/localcontroller.db");
+        let path = self.store_path();
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
         rusqlite::Connection::open_with_flags(path, flags).unwrap()
     }
