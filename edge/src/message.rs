@@ -125,6 +125,10 @@ pub enum Upstream {
     Report {
         /// Every report below this number is settled: the manager need not remember its answer.
         settled: u64,
+        /// The last report on the same resource before this one that has no answer yet. Where the manager has neither it nor
+        /// its answer any more, because it was put off, this one comes too early: it would overtake.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<u64>,
         /// The report.
         report: Report,
     },

@@ -16,11 +16,10 @@ use crate::{
 pub struct Report {
     /// The number in the node's outbox, rising; the first is 1.
     pub seq: u64,
-    /// The start of the node's local controller that put it there ([`crate::message::Hello::boot`] of then). Under it a
-    /// number is never used twice, whatever becomes of the store, so that the two tell whether this is a report that was
-    /// carried out before. Nodes that are older do not say it.
+    /// What tells it from any other report, also where the store counts on from a copy of before. Nodes that are older do not
+    /// say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boot: Option<String>,
+    pub id: Option<ReportId>,
     /// The resource.
     pub key: ObjectKey,
     /// The resource's uid as the node holds it.
@@ -29,6 +28,17 @@ pub struct Report {
     pub observed_at: Timestamp,
     /// What.
     pub payload: ReportPayload,
+}
+
+/// What a report has from when it was made, and no other has: under one start of a local controller no number is given twice,
+/// and of two reports on one resource the later one has the higher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportId {
+    /// The start of the node's local controller that made it ([`crate::message::Hello::boot`] of then).
+    pub boot: String,
+    /// Its number in the outbox then. It keeps this where it gets another [`Report::seq`], because what it is about was not
+    /// known yet.
+    pub number: u64,
 }
 
 /// What a report says. Sedna's worker message (the body of `POST /sedna/workers/{name}/info`) travels as it came, so

@@ -152,16 +152,21 @@ impl Manager {
         .await
     }
 
-    async fn counted(&self) -> Option<Counted> {
-        let answer = reqwest::get(format!("http://127.0.0.1:{}/metrics", self.admin)).await;
-        answer.ok()?.text().await.ok().map(Counted)
+    /// Its metrics, if it answers.
+    pub async fn counted(&self) -> Option<Counted> {
+        Counted::at(self.admin).await
     }
 }
 
-/// The metrics of a manager.
+/// The metrics of a part.
 pub struct Counted(String);
 
 impl Counted {
+    async fn at(port: u16) -> Option<Self> {
+        let answer = reqwest::get(format!("http://127.0.0.1:{port}/metrics")).await;
+        answer.ok()?.text().await.ok().map(Self)
+    }
+
     /// The value of one.
     pub fn value(&self, name: &str) -> Option<u64> {
         let value = |line: &str| line.strip_prefix("skerry_")?.strip_prefix(name)?.trim().parse().ok();
@@ -221,6 +226,11 @@ impl Node {
     pub fn runs(&mut self) -> bool {
         let child = self.process.0.as_mut();
         child.is_some_and(|child| child.try_wait().unwrap().is_none())
+    }
+
+    /// Its metrics, if it answers.
+    pub async fn counted(&self) -> Option<Counted> {
+        Counted::at(self.workers).await
     }
 
     /// Posts a worker's message; whether it was taken.

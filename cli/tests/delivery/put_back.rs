@@ -46,11 +46,7 @@ async fn what_an_old_store_says_again_takes_no_effect_and_what_it_says_from_then
         world.node.put_back(&copy);
         world.manager.start();
         world.node.start();
-        // Four rounds, and what there is to say of the Dataset.
-        let answered = world
-            .manager
-            .until(|counted| counted.value("edge_reports_accepted_total") >= Some(5));
-        assert!(answered.await, "{}", world.words());
+        world.all_is_answered().await;
         world.rounds_are(&["1 second", "2 second"]).await;
     }
 
@@ -134,6 +130,16 @@ impl World {
         });
         let taken = || async { self.node.post(&self.trainer, &message).await.then_some(()) };
         self.until("the node takes a report", taken).await;
+    }
+
+    /// Waits until the manager has answered all that the node has to say.
+    async fn all_is_answered(&self) {
+        let answered = || async {
+            let accepted = self.manager.counted().await?.value("edge_reports_accepted_total")?;
+            let waits = self.node.counted().await?.value("localcontroller_outbox_reports")?;
+            (accepted > 0 && waits == 0).then_some(())
+        };
+        self.until("all reports are answered", answered).await;
     }
 
     /// Waits until these rounds stand in the job's status, each with when its trainer began.

@@ -26,7 +26,7 @@ pub enum Denial {
     #[error("this manager does not know reports of the form {0:?}")]
     Form(String),
     /// What it says of the start of the local controller that made it is none's name.
-    #[error("the start of a local controller has a name of at most {max} bytes", max = limits::MAX_NAME)]
+    #[error("the start of a local controller has a name of at most {max} visible ASCII characters", max = limits::MAX_NAME)]
     Boot,
 }
 

@@ -68,7 +68,8 @@ impl Node {
 
     /// Whether the node may say this now.
     fn permits(&self, report: &Report) -> Result<(), Denial> {
-        if report.boot.as_ref().is_some_and(|boot| boot.len() > limits::MAX_NAME) {
+        let named = |boot: &str| boot.len() <= limits::MAX_NAME && boot.bytes().all(|byte| byte.is_ascii_graphic());
+        if report.id.as_ref().is_some_and(|id| !named(&id.boot)) {
             return Err(Denial::Boot);
         }
         match &report.payload {

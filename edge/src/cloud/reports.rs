@@ -92,6 +92,11 @@ impl Reports {
         self.pending.contains(&seq).then_some(Taken::Pending)
     }
 
+    /// Whether something with this number came and was not put off: it is being worked on, or its answer may be on its way.
+    pub(super) fn has(&self, seq: u64) -> bool {
+        self.pending.contains(&seq) || self.done.iter().any(|(done, _)| *done == seq)
+    }
+
     /// The node has the answers of all before `seq`.
     pub(super) fn settled(&mut self, seq: u64) {
         self.done.retain(|(done, _)| *done >= seq);

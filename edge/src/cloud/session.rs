@@ -306,9 +306,9 @@ impl Session {
                     });
                 }
             }
-            (Upstream::Report { settled, report }, Stage::Live(_)) => {
+            (Upstream::Report { settled, after, report }, Stage::Live(_)) => {
                 node.reports.settled(settled);
-                return take_report(report, node, out);
+                return take_report(after, report, node, out);
             }
             (Upstream::Gap { seq, count }, Stage::Live(_)) => {
                 match node.reports.take(seq) {
@@ -363,12 +363,20 @@ impl Session {
     }
 }
 
-fn take_report(report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result<(), Closing> {
+/// When a report comes again that came before one of its resource which was put off.
+const OVERTAKES: Duration = Duration::from_secs(1);
+
+fn take_report(after: Option<u64>, report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result<(), Closing> {
     let seq = report.seq;
     // What was taken once is not judged again: since then the object may have gone, which the answer must not depend on.
     let taken = match node.reports.take_again(seq) {
         Some(again) => again,
         None => match node.permits(&report) {
+            Ok(()) if after.is_some_and(|after| !node.reports.has(after)) => {
+                let retry_after = OVERTAKES;
+                out.push(Output::Send(Verdict::Later { retry_after }.frame(seq)));
+                return Ok(());
+            }
             Ok(()) => node.reports.take(seq),
             Err(denial) => {
                 // Nothing is kept of it: should it come again, it is judged again.

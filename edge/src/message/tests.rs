@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    ContentHash, Object, ObjectKey, Report, ReportPayload, ReportResult,
+    ContentHash, Object, ObjectKey, Report, ReportId, ReportPayload, ReportResult,
     digest::{chunk_hashes, chunk_of},
 };
 
@@ -48,9 +48,13 @@ fn report_of(boot: Option<&str>, payload: ReportPayload) -> Upstream {
     let observed_at = Timestamp::from_second(1_700_000_000).unwrap();
     Upstream::Report {
         settled: 40,
+        after: None,
         report: Report {
             seq: 41,
-            boot: boot.map(str::to_owned),
+            id: boot.map(|boot| ReportId {
+                boot: boot.to_owned(),
+                number: 39,
+            }),
             key: key(),
             uid: "5d1c".to_owned(),
             observed_at,

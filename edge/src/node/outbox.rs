@@ -146,8 +146,18 @@ impl Window {
         let settled = self.settled();
         fresh
             .into_iter()
-            .map(|outgoing| outgoing.into_message(settled))
+            .map(|outgoing| {
+                let after = self.last_before(&outgoing);
+                outgoing.into_message(settled, after)
+            })
             .collect()
+    }
+
+    /// The last on the same resource before this one that is in flight.
+    fn last_before(&self, outgoing: &Outgoing) -> Option<u64> {
+        let key = outgoing.key();
+        let mut before = self.in_flight.range(..outgoing.seq()).rev();
+        before.find(|(_, of)| **of == key).map(|(seq, _)| *seq)
     }
 
     /// Before which number everything has its answer.

@@ -84,10 +84,10 @@ impl Outgoing {
         }
     }
 
-    /// The frame that carries it.
-    pub fn into_message(self, settled: u64) -> Upstream {
+    /// The frame that carries it; of a report, `after` that one on the same resource.
+    pub fn into_message(self, settled: u64, after: Option<u64>) -> Upstream {
         match self {
-            Self::Report(report) => Upstream::Report { settled, report },
+            Self::Report(report) => Upstream::Report { settled, after, report },
             Self::Gap { seq, count } => Upstream::Gap { seq, count },
         }
     }

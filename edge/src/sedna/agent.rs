@@ -228,7 +228,7 @@ impl Agent {
         self.last += 1;
         let report = Report {
             seq: self.last,
-            boot: None,
+            id: None,
             key,
             uid,
             observed_at: now,

@@ -121,6 +121,39 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A node that has much to say of two resources, and a manager that cannot write everything at once.
+fn telling() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..2_u8).prop_map(|key| Step::Report { key }),
+        8 => (1..6_u8).prop_map(|orders| Step::Work { orders }),
+        8 => (1..6_u8).prop_map(|frames| Step::Up { frames }),
+        8 => (1..6_u8).prop_map(|frames| Step::Down { frames }),
+        6 => any::<bool>().prop_map(|later| Step::Take { later }),
+        3 => (1..6_u8).prop_map(|seconds| Step::Wait { seconds }),
+        1 => any::<bool>().prop_map(|noticed| Step::Cut { noticed }),
+        1 => Just(Step::Connect { who: Who::Present }),
+        1 => any::<bool>().prop_map(|stored| Step::NodeCrash { stored }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_said_of_a_resource_takes_effect_in_its_order(steps in prop::collection::vec(telling(), 0..150)) {
+        let mut world = World::new();
+        for key in 0..2 {
+            world.step(Step::Edit { key, anew: false });
+            world.step(Step::Plan { key });
+        }
+        for step in [Step::List, Step::Connect { who: Who::Present }, Step::Flow { rounds: 4 }].into_iter().chain(steps) {
+            world.step(step);
+        }
+        world.settle();
+        world.check();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 

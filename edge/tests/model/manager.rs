@@ -1,9 +1,6 @@
 //! A manager of the model: the session state machine under test, with the knowledge that an engine would give it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use skerry_edge::{
     Downstream, Item, Object, ObjectKey, Report, ReportResult, Upstream,
@@ -23,8 +20,8 @@ pub(crate) struct Manager {
     listed: bool,
     /// Reports to be carried out.
     pub(crate) reports: Vec<(String, Report)>,
-    /// Those that were: of which start, and their numbers.
-    carried_out: BTreeSet<(String, u64)>,
+    /// Of each start and each resource, the last that was.
+    carried_out: BTreeMap<(String, ObjectKey), u64>,
     /// The last version that the node acknowledged.
     pub(crate) acked: u64,
 }
@@ -45,7 +42,7 @@ impl Manager {
             owners: BTreeMap::new(),
             listed: false,
             reports: Vec::new(),
-            carried_out: BTreeSet::new(),
+            carried_out: BTreeMap::new(),
             acked: 0,
         }
     }
@@ -130,23 +127,28 @@ impl Manager {
         effects
     }
 
-    /// Carries out the first report.
+    /// Carries out the first report, or puts it off, with all that wait behind it of its resource.
     pub(crate) fn take(&mut self, later: bool) -> Option<Report> {
         let (boot, report) = (!self.reports.is_empty()).then(|| self.reports.remove(0))?;
-        let verdict = if later {
-            Verdict::Later {
-                retry_after: Duration::from_secs(3),
+        if later {
+            let behind = |(of, other): &mut (String, Report)| *of == boot && other.key == report.key;
+            let behind: Vec<_> = self.reports.extract_if(.., behind).collect();
+            for (boot, put_off) in std::iter::once((boot, report)).chain(behind) {
+                let retry_after = Duration::from_secs(3);
+                self.node
+                    .finish_report(&boot, put_off.seq, Verdict::Later { retry_after });
             }
-        } else {
-            Verdict::Done(ReportResult::Accepted {})
-        };
-        self.node.finish_report(&boot, report.seq, verdict);
+            return None;
+        }
         let seq = report.seq;
+        self.node
+            .finish_report(&boot, seq, Verdict::Done(ReportResult::Accepted {}));
+        let before = self.carried_out.insert((boot, report.key.clone()), seq);
         assert!(
-            later || self.carried_out.insert((boot, seq)),
-            "report {seq} of one start takes effect twice"
+            before < Some(seq),
+            "report {seq} on a resource takes effect after {before:?} of the same start"
         );
-        (!later).then_some(report)
+        Some(report)
     }
 
     pub(crate) fn ended(&mut self, number: u64) {

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use serde_json::json;
 use skerry_edge::{
-    Downstream, Item, ItemKey, ObjectKey, Report, ReportPayload,
+    Downstream, Item, ItemKey, ObjectKey, Report, ReportId, ReportPayload,
     message::OutboxDepth,
     node::{Batch, Change, Identity, Input, Outgoing, Output, Session},
 };
@@ -47,10 +47,11 @@ fn identity(boots: u64) -> Identity {
 
 impl Node {
     fn report(&mut self, name: &str, payload: ReportPayload) -> Vec<String> {
+        let boot = identity(self.boots).boot;
         let report = |seq| {
             Outgoing::Report(Report {
                 seq,
-                boot: None,
+                id: Some(ReportId { boot, number: seq }),
                 key: ObjectKey::new("jointinferenceservice", "default", name),
                 uid: format!("uid-{name}"),
                 observed_at: Timestamp::UNIX_EPOCH,

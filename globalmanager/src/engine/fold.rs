@@ -35,10 +35,10 @@ pub(super) fn fold(
     let mut resource = driver.open(resource).map_err(unparsable);
     let mut without = Vec::with_capacity(reports.len());
     let mut others: Vec<StatusChange> = Vec::new();
-    for NodeReport { uid: _, number, report } in reports {
-        if number.as_ref().is_some_and(|number| heard.has(&report.node, number)) {
+    for NodeReport { uid: _, id, report } in reports {
+        if id.as_ref().is_some_and(|id| heard.has(&report.node, id)) {
             // One that is there twice is written when the first of them is.
-            let written = number.as_ref().is_some_and(|number| before.has(&report.node, number));
+            let written = id.as_ref().is_some_and(|id| before.has(&report.node, id));
             without.push(written.then_some(Taken::Accepted));
             continue;
         }
@@ -70,8 +70,8 @@ pub(super) fn fold(
                 others.push(change);
             }
         }
-        if let Some(number) = number.as_ref().filter(|_| news) {
-            heard.add(&report.node, number);
+        if let Some(id) = id.as_ref().filter(|_| news) {
+            heard.add(&report.node, id);
             own.changed = true;
         }
     }
@@ -130,11 +130,12 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Map, json};
     use skerry_crds::sedna::v1alpha1::{Dataset, FederatedLearningJob, JointInferenceService};
+    use skerry_edge::ReportId;
     use skerry_workloads::{Kind, ObjectKind, Payload, Report, WorkerMessage};
 
     use super::{
         super::{
-            Engine, ReportNumber,
+            Engine,
             driver::{Driven, Open},
             pass,
             queue::Ended,
@@ -202,20 +203,20 @@ mod tests {
         })
     }
 
-    /// A report whose node says no number.
+    /// A report whose node does not say which it is.
     fn said(payload: Payload) -> NodeReport {
         let node = "edge-1".to_owned();
         NodeReport {
             uid: "u".to_owned(),
-            number: None,
+            id: None,
             report: Report { node, payload },
         }
     }
 
-    fn numbered(boot: &str, seq: u64, report: NodeReport) -> NodeReport {
+    fn numbered(boot: &str, number: u64, report: NodeReport) -> NodeReport {
         let boot = boot.to_owned();
         NodeReport {
-            number: Some(ReportNumber { boot, seq }),
+            id: Some(ReportId { boot, number }),
             ..report
         }
     }
@@ -338,10 +339,10 @@ mod tests {
     fn a_report_and_that_it_was_heard_are_one_write_and_it_is_not_carried_out_again() {
         let count = |count: u8| message("w", &json!({"inferenceNumber": count}), None);
         let mut service = service();
-        let [first, same, second] = [(7, 5), (8, 5), (9, 6)].map(|(seq, value)| numbered("a", seq, count(value)));
+        let [first, same, second] = [(7, 5), (8, 5), (9, 6)].map(|(number, value)| numbered("a", number, count(value)));
         let mut heard = |reports: &[NodeReport]| {
             let written = told(&mut service, reports);
-            let last = written.last().map(|status| status["reportedUpTo"][0]["seq"].clone());
+            let last = written.last().map(|status| status["reportedUpTo"][0]["number"].clone());
             (written.len(), last)
         };
         assert_eq!(heard(std::slice::from_ref(&first)), (1, Some(json!(7))));
@@ -351,7 +352,7 @@ mod tests {
         let (other, back) = (numbered("b", 7, count(5)), numbered("b", 8, count(6)));
         let written = told(&mut service, &[other, back]);
         let all = json!([
-            {"node": "edge-1", "boot": "a", "seq": 9}, {"node": "edge-1", "boot": "b", "seq": 8},
+            {"node": "edge-1", "boot": "a", "number": 9}, {"node": "edge-1", "boot": "b", "number": 8},
         ]);
         assert_eq!(
             written.iter().map(|status| &status["reportedUpTo"]).collect::<Vec<_>>(),

@@ -5,31 +5,22 @@
 //! there without the other, however many managers have led in between.
 //!
 //! A report is known by the start of the local controller that made it and by its number. Of one start, the reports on one
-//! resource are carried out in the order of their numbers, so the last of them says it of all before. Only one that
-//! changed something is kept: whatever says what is there already costs no write, and may say it again.
+//! resource are carried out in the order of their numbers (the link lets none overtake), so the last of them says it of
+//! all before. Only one that changed something is kept: what says what is there already costs no write.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use skerry_crds::sedna::v1alpha1::ReportedUpTo;
+use skerry_edge::ReportId;
 use skerry_workloads::REPORTED_UP_TO;
 
-/// Starts that are kept of each node, those that were heard last. Reports wait in an outbox for as long as its node is not
-/// connected; a copy of the store that is older than so many starts of which each reported on the same resource has nothing
-/// in it that anybody waits for.
+/// Starts that are kept of each node, those that were heard last. A local controller starts anew a few times a month; a copy
+/// of its store that is older than so many starts, each of which reported on the same resource, is one of many months ago.
 const STARTS: usize = 16;
 
 /// And of all nodes together, at a hundred bytes each: a job has a trainer on each of a thousand nodes at most, and an object
 /// has 1.5 MiB.
 const ALL: usize = 2_000;
-
-/// What no other report has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReportNumber {
-    /// The start of the node's local controller that made it.
-    pub boot: String,
-    /// Its number, which rises within that start.
-    pub seq: u64,
-}
 
 /// What `status.reportedUpTo` says. Whoever was heard last stands last.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,13 +37,13 @@ impl Heard {
     }
 
     /// Whether this report of `node` was carried out.
-    pub(super) fn has(&self, node: &str, number: &ReportNumber) -> bool {
-        let last = self.0.iter().find(|last| last.is_of(node, &number.boot));
-        last.is_some_and(|last| number.seq <= u64::try_from(last.seq).unwrap_or_default())
+    pub(super) fn has(&self, node: &str, ReportId { boot, number }: &ReportId) -> bool {
+        let last = self.0.iter().find(|last| last.is_of(node, boot));
+        last.is_some_and(|last| *number <= u64::try_from(last.number).unwrap_or_default())
     }
 
     /// It is carried out now.
-    pub(super) fn add(&mut self, node: &str, ReportNumber { boot, seq }: &ReportNumber) {
+    pub(super) fn add(&mut self, node: &str, ReportId { boot, number }: &ReportId) {
         self.0.retain(|last| !last.is_of(node, boot));
         let of_node = self.0.iter().filter(|last| last.node == node).count();
         if of_node >= STARTS {
@@ -64,7 +55,7 @@ impl Heard {
         self.0.push(ReportedUpTo {
             node: node.to_owned(),
             boot: boot.clone(),
-            seq: i64::try_from(*seq).unwrap_or(i64::MAX),
+            number: i64::try_from(*number).unwrap_or(i64::MAX),
         });
     }
 
@@ -92,9 +83,9 @@ mod tests {
 
     use super::*;
 
-    fn number(boot: &str, seq: u64) -> ReportNumber {
+    fn id(boot: &str, number: u64) -> ReportId {
         let boot = boot.to_owned();
-        ReportNumber { boot, seq }
+        ReportId { boot, number }
     }
 
     fn again(heard: &Heard) -> Heard {
@@ -106,8 +97,8 @@ mod tests {
     #[test]
     fn what_is_heard_is_known_with_all_before_it_of_its_start_and_no_other() {
         let mut heard = Heard::default();
-        heard.add("edge-1", &number("a", 7));
-        heard.add("edge-1", &number("b", 9));
+        heard.add("edge-1", &id("a", 7));
+        heard.add("edge-1", &id("b", 9));
         let heard = again(&heard);
         for (node, boot, seq, known) in [
             ("edge-1", "a", 7, true),
@@ -117,25 +108,25 @@ mod tests {
             ("edge-1", "c", 1, false),
             ("edge-2", "a", 1, false),
         ] {
-            assert_eq!(heard.has(node, &number(boot, seq)), known, "{node} {boot} {seq}");
+            assert_eq!(heard.has(node, &id(boot, seq)), known, "{node} {boot} {seq}");
         }
     }
 
     #[test]
     fn of_a_node_that_starts_for_ever_the_last_starts_are_kept_and_of_others_all() {
         let mut heard = Heard::default();
-        heard.add("edge-2", &number("a", 1));
+        heard.add("edge-2", &id("a", 1));
         let starts = 100_u64;
         for start in 1..=starts {
-            heard.add("edge-1", &number(&start.to_string(), start));
+            heard.add("edge-1", &id(&start.to_string(), start));
             // This one goes on beside them.
-            heard.add("edge-1", &number("0", start));
+            heard.add("edge-1", &id("0", start));
         }
         assert_eq!(heard.0.len(), STARTS + 1);
-        assert!(heard.has("edge-2", &number("a", 1)));
-        assert!(heard.has("edge-1", &number("0", starts)));
-        assert!(heard.has("edge-1", &number("100", 100)));
-        assert!(!heard.has("edge-1", &number("1", 1)));
+        assert!(heard.has("edge-2", &id("a", 1)));
+        assert!(heard.has("edge-1", &id("0", starts)));
+        assert!(heard.has("edge-1", &id("100", 100)));
+        assert!(!heard.has("edge-1", &id("1", 1)));
     }
 
     #[test]
@@ -144,13 +135,13 @@ mod tests {
         let longest = "n".repeat(63);
         for node in 0..2 * ALL {
             let boot = "b".repeat(skerry_edge::limits::MAX_NAME);
-            heard.add(&format!("{longest}-{node}"), &number(&boot, u64::MAX));
+            heard.add(&format!("{longest}-{node}"), &id(&boot, u64::MAX));
         }
         assert_eq!(heard.0.len(), ALL);
         let mut status = Map::new();
         heard.tell(&mut status);
         assert!(serde_json::to_vec(&status).unwrap().len() < 1024 * 1024);
-        assert!(!heard.has(&format!("{longest}-0"), &number("b", 1)));
+        assert!(!heard.has(&format!("{longest}-0"), &id("b", 1)));
     }
 
     #[test]
@@ -167,9 +158,9 @@ mod tests {
         negative.0.push(ReportedUpTo {
             node: "n".to_owned(),
             boot: "b".to_owned(),
-            seq: -1,
+            number: -1,
         });
-        assert!(!again(&negative).has("n", &number("b", 1)));
+        assert!(!again(&negative).has("n", &id("b", 1)));
     }
 
     /// A node's store, as far as it numbers reports.
@@ -217,11 +208,11 @@ mod tests {
                     }
                     Step::Send { answered } => {
                         let Some((&seq, boot)) = outbox.waiting.first_key_value() else { continue };
-                        let number = number(boot, seq);
+                        let id = id(boot, seq);
                         let before = carried_out.contains(&(boot.clone(), seq));
-                        prop_assert_eq!(heard.has("edge-1", &number), before);
+                        prop_assert_eq!(heard.has("edge-1", &id), before);
                         if !before {
-                            heard.add("edge-1", &number);
+                            heard.add("edge-1", &id);
                             carried_out.insert((boot.clone(), seq));
                         }
                         heard = again(&heard);

@@ -44,15 +44,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::queue::Ended;
+pub use self::reports::{NodeReport, Taken};
 use self::{
     cache::Cache,
     driver::{Driven, Driver},
     queue::Queue,
     references::{Named, Secrets},
-};
-pub use self::{
-    heard::ReportNumber,
-    reports::{NodeReport, Taken},
 };
 use crate::metrics::Metrics;
 

@@ -8,12 +8,12 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 use skerry_crds::names;
+use skerry_edge::ReportId;
 use skerry_workloads::{ObjectKind, Payload, Report, StatusChange};
 
 use super::{
     Engine, ResourceKey,
     fold::{Folded, fold},
-    heard::ReportNumber,
     trim,
     watches::api_resource,
 };
@@ -39,7 +39,7 @@ pub struct NodeReport {
     pub uid: String,
     /// What tells it from any other report; nothing of nodes that do not say it, whose reports are carried out as often as
     /// they come.
-    pub number: Option<ReportNumber>,
+    pub id: Option<ReportId>,
     /// What.
     pub report: Report,
 }
@@ -57,7 +57,7 @@ impl Engine {
     ) -> Taken {
         let report = NodeReport {
             uid: uid.to_owned(),
-            number: None,
+            id: None,
             report: Report {
                 node: node.to_owned(),
                 payload,
@@ -87,7 +87,8 @@ impl Engine {
             let reason = "this manager does not hold the lease".to_owned();
             return (all(Taken::Later(reason)), false);
         }
-        if !self.shared.cache.lock().listed(kind) {
+        // What a standby knows may be older than what nodes were answered.
+        if !self.shared.cache.lock().listed_by_leader(kind) {
             return (all(Taken::Later(format!("{} is not listed yet", kind.plural))), false);
         }
         let key = ResourceKey {
@@ -172,7 +173,14 @@ impl Engine {
     async fn write_reported(&self, key: &ResourceKey, change: &StatusChange) -> (Taken, bool) {
         let StatusChange { kind, name, status } = change;
         let namespace = key.namespace.as_str();
-        let Some(current) = self.shared.cache.lock().get(*kind, namespace, name) else {
+        let (current, listed) = {
+            let cache = self.shared.cache.lock();
+            (cache.get(*kind, namespace, name), cache.listed_by_leader(*kind))
+        };
+        if !listed {
+            return (Taken::Later(format!("{} is not listed yet", kind.plural)), false);
+        }
+        let Some(current) = current else {
             // A Model that the job names was deleted: what the job's own status says is not held up by that.
             return (Taken::Accepted, false);
         };

@@ -7,7 +7,7 @@ use skerry_edge::{Credential, Object, ObjectKey, Report, ReportPayload};
 use skerry_workloads::{NodePart, ObjectKind, Payload};
 
 use super::{Answers, Hub, Part, Reported, Reports};
-use crate::engine::{self, Engine, NodeParts, NodeReport, ReportNumber, ResourceKey, Taken};
+use crate::engine::{self, Engine, NodeParts, NodeReport, ResourceKey, Taken};
 
 impl NodeParts for Hub {
     fn set(
@@ -89,8 +89,8 @@ impl Reports for Engine {
 /// What a report says, in the words of the kinds; or why it says nothing.
 fn read(node: &str, report: &Report) -> Result<NodeReport, String> {
     let Report {
-        seq,
-        boot,
+        seq: _,
+        id,
         key: _,
         uid,
         observed_at: _,
@@ -111,7 +111,7 @@ fn read(node: &str, report: &Report) -> Result<NodeReport, String> {
     };
     Ok(NodeReport {
         uid: uid.clone(),
-        number: boot.clone().map(|boot| ReportNumber { boot, seq: *seq }),
+        id: id.clone(),
         report: skerry_workloads::Report {
             node: node.to_owned(),
             payload,

@@ -139,6 +139,36 @@ async fn a_term_begins_with_a_list_of_its_own() {
     assert_eq!(world.told(), [Told::Listed(vec!["a".into(), "b".into()])]);
 }
 
+/// Another manager may have written what nodes reported meanwhile, and told them so.
+#[tokio::test(start_paused = true)]
+async fn what_a_standby_knows_is_no_state_to_report_into() {
+    let world = World::stopped().await;
+    world.leads.send_replace(false);
+    let uid = world.create("a", gadget(80)).await.uid().unwrap();
+    let watches = Match::any().user(MANAGER).verb(Verb::Watch).resource("gadgets");
+    world.api.faults().inject(watches, Fault::InternalError);
+    world.run();
+    world.settle().await;
+    let take = || async {
+        let payload = Payload::Samples(7);
+        world
+            .engine
+            .take_report("edge-1", "gadget", "default", "a", &uid, payload)
+            .await
+    };
+    let lists = lists_fail(&world, "gadgets");
+    world.leads.send_replace(true);
+    world.settle().await;
+    let early = take().await;
+    assert!(
+        matches!(&early, Taken::Later(why) if why.contains("not listed yet")),
+        "{early:?}"
+    );
+    lists.remove();
+    world.settle().await;
+    assert_eq!(take().await, Taken::Accepted);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_report_becomes_status_once_and_what_the_manager_writes_leaves_it_alone() {
     let world = World::start().await;

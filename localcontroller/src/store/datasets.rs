@@ -1,4 +1,4 @@
-//! What was last found of each Dataset, so that a restart neither reads an unchanged file again nor repeats itself.
+//! What was last found of each Dataset, so that a restart does not read an unchanged file again, and each start tells it once.
 
 use rusqlite::params;
 use skerry_edge::{ObjectKey, ReportPayload};

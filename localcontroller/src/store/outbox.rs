@@ -8,15 +8,15 @@
 //! A worker may be up before the node has heard of the object that it works for. Its reports wait without a uid, and
 //! are numbered anew when the object comes, as if they had been made then.
 //!
-//! A report says by which start of the local controller it was numbered: a store that is put back counts on from where it
-//! was, and only the start tells its numbers from those that were given meanwhile.
+//! A report says which start of the local controller made it, and the number that it had then: a store that is put back counts
+//! on from where it was, and only the start tells its numbers from those that were given meanwhile.
 
 use std::time::Duration;
 
 use rusqlite::params;
 use serde::Deserialize;
 use skerry_edge::{
-    ObjectKey, Report, ReportPayload,
+    ObjectKey, Report, ReportId, ReportPayload,
     node::{Outgoing, Wanted},
 };
 
@@ -138,7 +138,7 @@ fn insert(database: &mut Database, report: &NewReport, uid: Option<&str>) -> Res
     let seq = next_seq(database)?;
     let born = database.keep_age()?;
     database.execute(
-        "INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        "INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?1)",
         params![
             seq,
             class as u8,
@@ -244,7 +244,7 @@ fn note_gap(database: &mut Database, count: u64) -> Result<(), StoreError> {
     }
     let seq = next_seq(database)?;
     database.execute(
-        "INSERT INTO outbox VALUES (?1, ?2, '', '', '', NULL, NULL, '', ?3, 0, 0, NULL)",
+        "INSERT INTO outbox VALUES (?1, ?2, '', '', '', NULL, NULL, '', ?3, 0, 0, NULL, NULL)",
         params![seq, Class::Gap as u8, total.to_string()],
     )?;
     Ok(())
@@ -278,8 +278,8 @@ pub(super) fn house(database: &mut Database, key: &ObjectKey, uid: &str, homes: 
             Homes::OrNone => seq,
         };
         database.execute(
-            "UPDATE outbox SET seq = ?1, uid = ?2, boot = iif(?1 = seq, boot, ?4) WHERE seq = ?3",
-            params![number, uid, seq, database.boot],
+            "UPDATE outbox SET seq = ?1, uid = ?2 WHERE seq = ?3",
+            params![number, uid, seq],
         )?;
         housed = true;
     }
@@ -310,14 +310,14 @@ pub(super) enum Homes {
 
 /// What is to be sent, in order.
 pub(super) fn fetch(database: &mut Database, wanted: &Wanted, homes: Homes) -> Result<Vec<Outgoing>, StoreError> {
-    type Read = (u64, u8, ObjectKey, Option<String>, String, String, Option<String>);
+    type Read = (u64, u8, ObjectKey, Option<String>, String, String, Option<ReportId>);
     let Wanted { of, after, limit } = wanted;
     let (kind, namespace, name) = match of {
         Some(ObjectKey { kind, namespace, name }) => (Some(kind), Some(namespace), Some(name)),
         None => (None, None, None),
     };
     let rows: Vec<Read> = database.all(
-        "SELECT seq, class, kind, namespace, name, uid, observed_at, payload, boot FROM outbox
+        "SELECT seq, class, kind, namespace, name, uid, observed_at, payload, boot, number FROM outbox
          WHERE seq > ?1 AND (uid IS NOT NULL OR class = ?2 OR ?4)
          AND (?5 IS NULL OR (kind = ?5 AND namespace = ?6 AND name = ?7)) ORDER BY seq LIMIT ?3",
         params![
@@ -336,11 +336,13 @@ pub(super) fn fetch(database: &mut Database, wanted: &Wanted, homes: Homes) -> R
                 row.get::<_, String>(4)?,
             );
             let (uid, observed_at, payload) = (row.get(5)?, row.get(6)?, row.get(7)?);
-            Ok((row.get(0)?, row.get(1)?, key, uid, observed_at, payload, row.get(8)?))
+            let (boot, number): (Option<String>, Option<u64>) = (row.get(8)?, row.get(9)?);
+            let id = boot.zip(number).map(|(boot, number)| ReportId { boot, number });
+            Ok((row.get(0)?, row.get(1)?, key, uid, observed_at, payload, id))
         },
     )?;
     let mut outgoing = Vec::with_capacity(rows.len());
-    for (seq, class, key, uid, observed_at, payload, boot) in rows {
+    for (seq, class, key, uid, observed_at, payload, id) in rows {
         database.state.outbox.read_to = database.state.outbox.read_to.max(seq);
         outgoing.push(if class == Class::Gap as u8 {
             Outgoing::Gap {
@@ -350,7 +352,7 @@ pub(super) fn fetch(database: &mut Database, wanted: &Wanted, homes: Homes) -> R
         } else {
             Outgoing::Report(Report {
                 seq,
-                boot,
+                id,
                 key,
                 uid: uid.unwrap_or_default(),
                 observed_at: observed_at.parse().map_err(StoreError::damaged)?,

@@ -45,10 +45,11 @@ pub(super) const STEPS: &[&str] = &[
     INSERT INTO age VALUES (1, 0);
     ALTER TABLE outbox ADD COLUMN born INTEGER NOT NULL DEFAULT 0;
     ",
-    // 3. `outbox.boot` is the start that made a report, and `datasets.boot` the one that told of it last; null for those of
-    // releases that did not say.
+    // 3. `outbox.boot` is the start that made a report, `outbox.number` the number that it had then, and `datasets.boot` the
+    // start that told of a Dataset last; null for those of releases that did not say.
     "
     ALTER TABLE outbox ADD COLUMN boot TEXT;
+    ALTER TABLE outbox ADD COLUMN number INTEGER;
     ALTER TABLE datasets ADD COLUMN boot TEXT;
     ",
 ];

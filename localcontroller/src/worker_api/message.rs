@@ -143,7 +143,7 @@ fn depth(value: &Value) -> usize {
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;
-    use skerry_edge::Upstream;
+    use skerry_edge::{ReportId, Upstream};
 
     use super::*;
 
@@ -256,9 +256,13 @@ mod tests {
     fn frame(report: NewReport) -> String {
         let frame = Upstream::Report {
             settled: 1,
+            after: None,
             report: skerry_edge::Report {
                 seq: 1,
-                boot: Some("b".repeat(36)),
+                id: Some(ReportId {
+                    boot: "b".repeat(36),
+                    number: u64::MAX,
+                }),
                 key: report.key,
                 uid: "u".to_owned(),
                 observed_at: jiff::Timestamp::UNIX_EPOCH,

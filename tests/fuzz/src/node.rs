@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use serde_json::json;
 use skerry_edge::{
-    ContentHash, Credential, Epoch, Object, ObjectKey, Position, Report, ReportPayload, Upstream,
+    ContentHash, Credential, Epoch, Object, ObjectKey, Position, Report, ReportId, ReportPayload, Upstream,
     node::{Batch, Change},
 };
 use skerry_localcontroller::{
@@ -33,9 +33,13 @@ pub(crate) fn worker_message(data: &[u8]) -> Came {
             );
             let frame = Upstream::Report {
                 settled: u64::MAX,
+                after: None,
                 report: Report {
                     seq: u64::MAX,
-                    boot: Some("b".repeat(36)),
+                    id: Some(ReportId {
+                        boot: "b".repeat(36),
+                        number: u64::MAX,
+                    }),
                     key,
                     uid: "u".repeat(253),
                     observed_at: Timestamp::MAX,

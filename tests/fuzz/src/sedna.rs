@@ -79,7 +79,7 @@ pub(crate) fn said(data: &[u8]) -> Came {
             check(&key);
             let report = Report {
                 seq: 1,
-                boot: None,
+                id: None,
                 key,
                 uid: "u".to_owned(),
                 observed_at: jiff::Timestamp::UNIX_EPOCH,
@@ -87,6 +87,7 @@ pub(crate) fn said(data: &[u8]) -> Came {
             };
             let frame = Upstream::Report {
                 settled: 1,
+                after: None,
                 report: report.clone(),
             };
             let carried = Upstream::decode(&frame.encode().unwrap());

@@ -251,7 +251,7 @@ fn outgoing(seq: u64) -> Outgoing {
     }
     Outgoing::Report(Report {
         seq,
-        boot: None,
+        id: None,
         key: object(seq).key,
         uid: format!("uid-{seq}"),
         observed_at: Timestamp::UNIX_EPOCH,

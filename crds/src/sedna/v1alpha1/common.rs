@@ -33,7 +33,7 @@ pub struct ReportedUpTo {
     /// The start of its local controller: a name that no other start has.
     pub boot: String,
     /// The number of the last report that changed something here.
-    pub seq: i64,
+    pub number: i64,
 }
 
 impl ReportedUpTo {

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    Credential, Epoch, Item, ItemKey, Object, ObjectKey, Position, Report, ReportPayload, ReportResult, Row, Upstream,
-    digest, limits,
+    Credential, Epoch, Item, ItemKey, Object, ObjectKey, Position, Report, ReportId, ReportPayload, ReportResult, Row,
+    Upstream, digest, limits,
     message::{Hello, Received, RefusedReason, Start},
 };
 
@@ -95,13 +95,17 @@ fn report(seq: u64, name: &str, uid: &str) -> Upstream {
     let payload = ReportPayload::DatasetSamples { count: 1 };
     let report = Report {
         seq,
-        boot: None,
+        id: None,
         key: key(name),
         uid: uid.to_owned(),
         observed_at: Timestamp::UNIX_EPOCH,
         payload,
     };
-    Upstream::Report { settled: seq, report }
+    Upstream::Report {
+        settled: seq,
+        after: None,
+        report,
+    }
 }
 
 fn said(frame: Upstream) -> Report {

@@ -56,7 +56,11 @@ fn what_a_node_may_not_report_is_refused_and_nothing_else_changes() {
             key,
             ..said(report(7, name, uid))
         };
-        Upstream::Report { settled: 7, report }
+        Upstream::Report {
+            settled: 7,
+            after: None,
+            report,
+        }
     };
     let long = "x".repeat(200_000);
     for (frame, word) in [
@@ -84,11 +88,13 @@ fn what_a_node_may_not_report_is_refused_and_nothing_else_changes() {
         report.payload = ReportPayload::Unknown { variant: long.clone() };
     }
     assert_eq!(denied(&link.frame(&mut node, unknown)), "form");
-    let mut unnamed = about("dataset", "default", "d", "uid-d");
-    if let Upstream::Report { report, .. } = &mut unnamed {
-        report.boot = Some(long);
+    for boot in [long, "b\n7".to_owned(), "start\u{e9}".to_owned()] {
+        let mut unnamed = about("dataset", "default", "d", "uid-d");
+        if let Upstream::Report { report, .. } = &mut unnamed {
+            report.id = Some(ReportId { boot, number: 7 });
+        }
+        assert_eq!(denied(&link.frame(&mut node, unnamed)), "boot");
     }
-    assert_eq!(denied(&link.frame(&mut node, unnamed)), "boot");
 
     // The numbers of those that were refused are not used up, and the session goes on.
     assert!(matches!(
@@ -97,6 +103,43 @@ fn what_a_node_may_not_report_is_refused_and_nothing_else_changes() {
     ));
     assert_eq!(node.objects.counts().assigned, 1);
     assert_eq!(names(&link.wake(&mut node)), [""; 0]);
+}
+
+#[test]
+fn no_report_overtakes_one_of_its_resource_that_was_put_off() {
+    let mut node = Node::default();
+    node.objects.set(NOW, object("d", 1));
+    let mut link = Link::live(&mut node);
+    let comes = |seq, after| Upstream::Report {
+        settled: 0,
+        after,
+        report: said(report(seq, "d", "uid-d")),
+    };
+    let taken = |outputs: &[Output]| match outputs {
+        [Output::Report(_)] => true,
+        [Output::Send(Downstream::ReportLater { .. })] => false,
+        other => panic!("{other:?}"),
+    };
+    let later = || Verdict::Later {
+        retry_after: Duration::from_secs(5),
+    };
+    assert!(taken(&link.frame(&mut node, comes(4, None))));
+    assert!(
+        taken(&link.frame(&mut node, comes(5, Some(4)))),
+        "that one is worked on"
+    );
+    node.finish_report("boot", 4, later());
+    node.finish_report("boot", 5, later());
+    link.wake(&mut node);
+    // These were under way already.
+    assert!(!taken(&link.frame(&mut node, comes(6, Some(5)))));
+    assert!(!taken(&link.frame(&mut node, comes(7, Some(6)))));
+    assert!(taken(&link.frame(&mut node, comes(4, None))), "it comes again");
+    node.finish_report("boot", 4, Verdict::Done(ReportResult::Accepted {}));
+    link.wake(&mut node);
+    assert!(taken(&link.frame(&mut node, comes(5, Some(4)))), "that one is done");
+    assert!(!taken(&link.frame(&mut node, comes(7, Some(6)))));
+    assert!(taken(&link.frame(&mut node, comes(7, None))), "the node has given up 6");
 }
 
 #[test]
@@ -129,6 +172,7 @@ fn a_report_that_was_taken_is_not_judged_again_when_its_object_has_gone() {
     let mut link = Link::live(&mut node);
     let comes = |seq| Upstream::Report {
         settled: 1,
+        after: None,
         report: said(report(seq, "d", "uid-d")),
     };
     for seq in [1, 2] {
@@ -182,6 +226,7 @@ fn an_answer_to_another_start_of_the_node_is_not_given_to_this_one() {
     };
     let another = Upstream::Report {
         settled: 1,
+        after: None,
         report: another,
     };
     assert!(matches!(link.frame(&mut node, another)[..], [Output::Report(_)]));

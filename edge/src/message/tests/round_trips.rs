@@ -139,17 +139,17 @@ fn any_upstream() -> impl Strategy<Value = Upstream> {
     ];
     let report = (
         any::<u64>(),
-        prop::option::of(".*"),
+        prop::option::of((".*", any::<u64>())),
         any_key(),
         ".*",
         -10_000_000_000_i64..10_000_000_000,
         payload,
     )
-        .prop_map(|(seq, boot, key, uid, second, payload)| {
+        .prop_map(|(seq, id, key, uid, second, payload)| {
             let observed_at = Timestamp::from_second(second).unwrap();
             Report {
                 seq,
-                boot,
+                id: id.map(|(boot, number)| ReportId { boot, number }),
                 key,
                 uid,
                 observed_at,
@@ -165,7 +165,11 @@ fn any_upstream() -> impl Strategy<Value = Upstream> {
         )
             .prop_map(|(chunks, rows, more)| Upstream::Rows { chunks, rows, more }),
         any::<u64>().prop_map(|version| Upstream::Ack { version }),
-        (any::<u64>(), report).prop_map(|(settled, report)| Upstream::Report { settled, report }),
+        (any::<u64>(), any::<Option<u64>>(), report).prop_map(|(settled, after, report)| Upstream::Report {
+            settled,
+            after,
+            report
+        }),
         any::<(u64, u64)>().prop_map(|(seq, count)| Upstream::Gap { seq, count }),
         any::<(u64, u64)>().prop_map(|(messages, bytes)| Upstream::Outbox(OutboxDepth { messages, bytes })),
         ".*".prop_map(|hint| Upstream::Refused {

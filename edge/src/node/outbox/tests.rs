@@ -16,7 +16,7 @@ fn dataset(name: &str) -> ObjectKey {
 fn on(name: &str, seq: u64) -> Outgoing {
     Outgoing::Report(Report {
         seq,
-        boot: None,
+        id: None,
         key: dataset(name),
         uid: String::new(),
         observed_at: jiff::Timestamp::UNIX_EPOCH,
@@ -218,6 +218,32 @@ fn what_is_answered_while_it_is_read_once_more_does_not_go_again() {
     assert_eq!(want_of(&mut window, NOW), Some(("a".to_owned(), 0, SHARE - 1)));
     window.answered(2);
     assert_eq!(seqs(&window.read(vec![on("a", 1), on("a", 2)])), [1]);
+}
+
+#[test]
+fn a_report_says_which_of_its_resource_before_it_has_no_answer_yet() {
+    let after = |frames: &[Upstream]| -> Vec<_> {
+        let after = frames.iter().map(|frame| match frame {
+            Upstream::Report { report, after, .. } => (report.seq, *after),
+            other => panic!("{other:?}"),
+        });
+        after.collect()
+    };
+    let mut window = Window::default();
+    window.open();
+    window.want(NOW);
+    let frames = window.read(vec![on("a", 1), on("b", 2), on("a", 3)]);
+    assert_eq!(after(&frames), [(1, None), (2, None), (3, Some(1))]);
+    window.answered(1);
+    window.want(NOW);
+    let frames = window.read(vec![on("b", 4), on("a", 5)]);
+    assert_eq!(after(&frames), [(4, Some(2)), (5, Some(3))]);
+    // What was put off goes again, and what is behind it.
+    window.later(3, NOW);
+    let wanted = want_of(&mut window, NOW);
+    assert!(matches!(wanted, Some((of, 2, _)) if of == "a"));
+    let frames = window.read(vec![on("a", 3), on("a", 5)]);
+    assert_eq!(after(&frames), [(3, None)], "5 is on its way, and will be put off");
 }
 
 #[test]

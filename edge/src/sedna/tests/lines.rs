@@ -105,7 +105,7 @@ fn a_node_of_ours_writes_what_a_local_controller_of_sednas_would() {
     for (line, (key, payload)) in lines.iter().zip(reported()) {
         let report = Report {
             seq: 1,
-            boot: None,
+            id: None,
             key,
             uid: "u".to_owned(),
             observed_at: super::NOW,

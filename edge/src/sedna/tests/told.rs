@@ -180,7 +180,7 @@ fn a_status_that_a_report_could_not_carry_is_refused() {
 fn report(kind: &str, payload: ReportPayload) -> Report {
     Report {
         seq: 1,
-        boot: None,
+        id: None,
         key: ObjectKey::new(kind, "default", "job"),
         uid: "u".to_owned(),
         observed_at: Timestamp::UNIX_EPOCH,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::json;
 use skerry_edge::{
-    Epoch, Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, limits,
+    Epoch, Item, ItemKey, ObjectKey, Position, Report, ReportId, ReportPayload, ReportResult, limits,
     message::OutboxDepth,
     node::{Asked, Batch, Change, Identity, Input, Outgoing, Output, Session, Wanted},
 };
@@ -233,7 +233,10 @@ impl World {
         self.disk.last_seq += 1;
         let report = Report {
             seq: self.disk.last_seq,
-            boot: Some(identity(self.boots).boot),
+            id: Some(ReportId {
+                boot: identity(self.boots).boot,
+                number: self.disk.last_seq,
+            }),
             key: key.clone(),
             uid: item.uid().to_owned(),
             observed_at: Timestamp::UNIX_EPOCH,

@@ -9,7 +9,7 @@ use super::*;
 fn reported(node: &str, boot: &str, seq: u64) -> Reported {
     let report = Report {
         seq,
-        boot: None,
+        id: None,
         key: ObjectKey::new("dataset", "default", "d"),
         uid: "u".to_owned(),
         observed_at: Timestamp::UNIX_EPOCH,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration}
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use skerry_edge::{
-    Item, ItemKey, ObjectKey, Position, Report, ReportPayload, ReportResult, Row,
+    Item, ItemKey, ObjectKey, Position, Report, ReportId, ReportPayload, ReportResult, Row,
     link::Store,
     message::OutboxDepth,
     node::{Batch, Change, Identity, Outgoing, Session, Wanted},
@@ -54,7 +54,10 @@ impl Disk {
         self.last_seq += 1;
         let report = Report {
             seq: self.last_seq,
-            boot: self.boot.clone(),
+            id: self.boot.clone().map(|boot| ReportId {
+                boot,
+                number: self.last_seq,
+            }),
             key: key.clone(),
             uid,
             observed_at: self.clock,

@@ -34,7 +34,7 @@ async fn a_store_of_the_first_version_is_taken_over_with_all_that_it_held() {
         let owed = store.fetch_homeless_too(0, 10).await.unwrap();
         let kinds = owed.iter().map(|outgoing| match outgoing {
             Outgoing::Report(report) => {
-                assert_eq!(report.boot, None, "nobody knows which start it was");
+                assert_eq!(report.id, None, "nobody knows which start it was");
                 (report.seq, report.key.to_string())
             }
             Outgoing::Gap { .. } => panic!("{outgoing:?}"),

@@ -1,6 +1,9 @@
 //! The outbox: what replaces what, what is given up, what waits.
 
-use skerry_edge::node::{Change, Outgoing};
+use skerry_edge::{
+    ReportId,
+    node::{Change, Outgoing},
+};
 
 use super::{
     super::{OutboxLimits, Store},
@@ -71,46 +74,46 @@ async fn numbers_are_never_used_again() {
     assert_eq!(store.fetch(0, 10).await.unwrap()[0].seq(), 2);
 }
 
-/// The number of each report, and by which start it has it.
-async fn numbered(store: &Store) -> Vec<(u64, Option<String>)> {
+/// The number of each report, and what it is known by.
+async fn numbered(store: &Store) -> Vec<(u64, Option<ReportId>)> {
     let outgoing = store.fetch(0, 10).await.unwrap();
     let numbered = |outgoing: Outgoing| match outgoing {
-        Outgoing::Report(report) => (report.seq, report.boot),
+        Outgoing::Report(report) => (report.seq, report.id),
         Outgoing::Gap { .. } => panic!("{outgoing:?}"),
     };
     outgoing.into_iter().map(numbered).collect()
 }
 
 #[tokio::test]
-async fn a_report_says_which_start_gave_it_its_number_also_where_an_old_store_counts_on() {
+async fn a_report_is_known_by_when_it_was_made_also_where_an_old_store_counts_on() {
     let home = home();
     let first = open(&home).await;
-    first
-        .apply(batch(1, vec![Change::Put(object("a", "u", 1))]))
-        .await
-        .unwrap();
+    let holds = |version, name| batch(version, vec![Change::Put(object(name, "u", 1))]);
+    first.apply(holds(1, "a")).await.unwrap();
     first.push(event("a", "x")).await.unwrap();
-    // Of an object that comes later: a number that was passed over is not sent any more.
+    // About an object that comes later: it is sent by another number then, since others were sent meanwhile.
     first.push(event("b", "x")).await.unwrap();
     first.close().await;
     let copy = std::fs::read(&home.path).unwrap();
+    let id = |start: &Store, number| {
+        let boot = start.boot().to_owned();
+        Some(ReportId { boot, number })
+    };
     let second = open(&home).await;
-    second
-        .apply(batch(2, vec![Change::Put(object("b", "u", 1))]))
-        .await
-        .unwrap();
+    second.apply(holds(2, "b")).await.unwrap();
     second.push(event("a", "y")).await.unwrap();
-    let by = |start: &Store| Some(start.boot().to_owned());
+    let (of_a, of_b) = (id(&first, 1), id(&first, 2));
     assert_eq!(
         numbered(&second).await,
-        [(1, by(&first)), (3, by(&second)), (4, by(&second))]
+        [(1, of_a.clone()), (3, of_b.clone()), (4, id(&second, 4))]
     );
     second.close().await;
     std::fs::write(&home.path, copy).unwrap();
     let third = open(&home).await;
     third.push(event("a", "z")).await.unwrap();
-    assert_eq!(numbered(&third).await, [(1, by(&first)), (3, by(&third))]);
-    assert_ne!(by(&third), by(&second));
+    third.apply(holds(2, "b")).await.unwrap();
+    assert_eq!(numbered(&third).await, [(1, of_a), (3, id(&third, 3)), (4, of_b)]);
+    assert_ne!(third.boot(), second.boot());
 }
 
 #[tokio::test]
