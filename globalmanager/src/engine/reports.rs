@@ -13,10 +13,14 @@ use skerry_workloads::{ObjectKind, Payload, Report, StatusChange};
 
 use super::{
     Engine, ResourceKey,
+    driver::Driver,
     fold::{Folded, fold},
     trim,
     watches::api_resource,
 };
+
+/// How often reports are folded anew into a resource that others write meanwhile, before their nodes are to send them again.
+const ATTEMPTS: usize = 3;
 
 /// What became of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,30 @@ pub struct NodeReport {
     pub id: Option<ReportId>,
     /// What.
     pub report: Report,
+}
+
+/// What became of a write.
+enum Written {
+    /// This, for all that it says.
+    Told(Taken),
+    /// Nothing: the resource is not any more as it was seen.
+    MovedOn,
+}
+
+/// The resource as reports were folded into it.
+struct Seen {
+    uid: String,
+    version: Option<String>,
+}
+
+impl Seen {
+    fn of(resource: &Value) -> Self {
+        let version = resource.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        Self {
+            uid: uid_of(resource).unwrap_or_default().to_owned(),
+            version: version.map(str::to_owned),
+        }
+    }
 }
 
 impl Engine {
@@ -96,39 +124,62 @@ impl Engine {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let (resource, mut asked) = match self.reported_on(&key, &reports).await {
+        let (mut resource, mut asked) = match self.reported_on(&key, &reports).await {
             Ok(found) => found,
             Err(error) => return (all(Taken::Later(error.to_string())), true),
         };
-        let uid = resource.as_ref().and_then(uid_of).map(str::to_owned);
-        let mut taken: Vec<_> = reports
-            .iter()
-            .map(|NodeReport { uid: about, .. }| {
-                let gone = || Taken::Refused(format!("{} {namespace}/{name} of uid {about} is gone", kind.kind));
-                (uid.as_ref() != Some(about)).then(gone)
-            })
-            .collect();
-        if let Some(resource) = resource {
-            let (held, reports): (Vec<_>, Vec<_>) = taken
-                .iter_mut()
-                .zip(reports)
-                .filter(|(taken, _)| taken.is_none())
-                .unzip();
-            let Folded { without, changes } = fold(driver.as_ref(), &key, resource, &reports, self.now());
-            let together = without.iter().filter(|without| without.is_none()).count();
-            let (written, wrote) = self.write_all(&key, &changes, together).await;
+        for _attempt in 0..ATTEMPTS {
+            let (taken, wrote) = self.fold_into(driver.as_ref(), &key, resource, &reports).await;
             asked |= wrote;
-            for (taken, without) in held.into_iter().zip(without) {
-                *taken = Some(without.unwrap_or_else(|| written.clone()));
+            if let Some(taken) = taken {
+                return (taken, asked);
             }
+            resource = match self.ask_for(&key).await {
+                Ok(found) => found,
+                Err(error) => return (all(Taken::Later(error.to_string())), true),
+            };
         }
-        (
-            taken
-                .into_iter()
-                .map(|taken| taken.unwrap_or(Taken::Accepted))
-                .collect(),
-            asked,
-        )
+        let reason = format!("{} {namespace}/{name} is written by others all the time", kind.kind);
+        (all(Taken::Later(reason)), asked)
+    }
+
+    /// Folds reports into a resource as it was seen and writes what they come to; what became of each, nothing where the
+    /// resource has moved on, and whether anything was sent.
+    async fn fold_into(
+        &self,
+        driver: &dyn Driver,
+        key: &ResourceKey,
+        resource: Option<Value>,
+        reports: &[NodeReport],
+    ) -> (Option<Vec<Taken>>, bool) {
+        let ResourceKey { kind, namespace, name } = key;
+        let gone = |NodeReport { uid, .. }: &NodeReport| {
+            Taken::Refused(format!("{} {namespace}/{name} of uid {uid} is gone", kind.kind))
+        };
+        let Some(resource) = resource else {
+            return (Some(reports.iter().map(gone).collect()), false);
+        };
+        let seen = Seen::of(&resource);
+        let about_it: Vec<_> = reports
+            .iter()
+            .filter(|report| report.uid == seen.uid)
+            .cloned()
+            .collect();
+        let Folded { without, changes } = fold(driver, key, resource, &about_it, self.now());
+        let together = without.iter().filter(|without| without.is_none()).count();
+        let (written, wrote) = self.write_all(key, &seen, &changes, together).await;
+        let Written::Told(written) = written else {
+            return (None, wrote);
+        };
+        let mut each = without.into_iter();
+        let taken = reports.iter().map(|report| {
+            if report.uid == seen.uid {
+                each.next().flatten().unwrap_or_else(|| written.clone())
+            } else {
+                gone(report)
+            }
+        });
+        (Some(taken.collect()), wrote)
     }
 
     /// The resource that reports are about, and whether the API server had to be asked. What is refused is lost, and what
@@ -145,53 +196,74 @@ impl Engine {
         if reports.iter().all(|report| uid == Some(report.uid.as_str())) {
             return Ok((known, false));
         }
+        Ok((self.ask_for(key).await?, true))
+    }
+
+    /// The resource as the API server has it now.
+    async fn ask_for(&self, key: &ResourceKey) -> Result<Option<Value>, kube::Error> {
+        let ResourceKey { kind, namespace, name } = key;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.shared.parts.client.clone(), namespace, &api_resource(*kind));
         let found = api.get_opt(name).await?.map(|object| trim::trim(*kind, object));
         if let Some(found) = &found {
             self.learn(*kind, found, false);
         }
-        Ok((found, true))
+        Ok(found)
     }
 
     /// Writes what this many reports come to; what became of all of them, and whether anything was sent.
-    async fn write_all(&self, key: &ResourceKey, changes: &[StatusChange], together: usize) -> (Taken, bool) {
+    async fn write_all(
+        &self,
+        key: &ResourceKey,
+        seen: &Seen,
+        changes: &[StatusChange],
+        together: usize,
+    ) -> (Written, bool) {
         let mut wrote = false;
         for change in changes {
-            let (taken, sent) = self.write_reported(key, change).await;
+            let (written, sent) = self.write_reported(key, seen, change).await;
             wrote |= sent;
-            match taken {
-                Taken::Accepted => {}
-                Taken::Refused(reason) if together > 1 => return (Taken::Apart(reason), wrote),
+            match written {
+                Written::Told(Taken::Accepted) => {}
+                Written::Told(Taken::Refused(reason)) if together > 1 => {
+                    return (Written::Told(Taken::Apart(reason)), wrote);
+                }
                 other => return (other, wrote),
             }
         }
-        (Taken::Accepted, wrote)
+        (Written::Told(Taken::Accepted), wrote)
     }
 
     /// Writes a change where it says something new; whether it had to be sent.
-    async fn write_reported(&self, key: &ResourceKey, change: &StatusChange) -> (Taken, bool) {
+    async fn write_reported(&self, key: &ResourceKey, seen: &Seen, change: &StatusChange) -> (Written, bool) {
         let StatusChange { kind, name, status } = change;
         let namespace = key.namespace.as_str();
-        let (current, listed) = {
-            let cache = self.shared.cache.lock();
-            (cache.get(*kind, namespace, name), cache.listed_by_leader(*kind))
-        };
-        if !listed {
-            return (Taken::Later(format!("{} is not listed yet", kind.plural)), false);
-        }
-        let Some(current) = current else {
-            // A Model that the job names was deleted: what the job's own status says is not held up by that.
-            return (Taken::Accepted, false);
-        };
+        let told = |taken: Taken, sent: bool| (Written::Told(taken), sent);
         let is_own = (*kind, name) == (key.kind, &key.name);
-        if self.reported(*kind, &current) == *status {
-            return (Taken::Accepted, false);
-        }
+        let metadata = if is_own {
+            // Not by force over what others have heard since: it was made from this version.
+            json!({"name": name, "namespace": namespace, "uid": seen.uid, "resourceVersion": seen.version})
+        } else {
+            let (current, listed) = {
+                let cache = self.shared.cache.lock();
+                (cache.get(*kind, namespace, name), cache.listed_by_leader(*kind))
+            };
+            if !listed {
+                return told(Taken::Later(format!("{} is not listed yet", kind.plural)), false);
+            }
+            let Some(current) = current else {
+                // A Model that the job names was deleted: what the job's own status says is not held up by that.
+                return told(Taken::Accepted, false);
+            };
+            if self.reported(*kind, &current) == *status {
+                return told(Taken::Accepted, false);
+            }
+            json!({"name": name, "namespace": namespace, "uid": uid_of(&current).unwrap_or_default()})
+        };
         let body = json!({
             "apiVersion": kind.api_version(),
             "kind": kind.kind,
-            "metadata": {"name": name, "namespace": namespace, "uid": uid_of(&current).unwrap_or_default()},
+            "metadata": metadata,
             "status": status,
         });
         let api: Api<DynamicObject> =
@@ -208,6 +280,7 @@ impl Engine {
                 self.learn(*kind, &trim::trim(*kind, object), false);
                 Taken::Accepted
             }
+            Err(kube::Error::Api(status)) if status.code == 409 && is_own => return (Written::MovedOn, true),
             // The same, before the watch has told.
             Err(kube::Error::Api(status)) if status.code == 404 && !is_own => Taken::Accepted,
             Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404 | 422) => {
@@ -215,7 +288,7 @@ impl Engine {
             }
             Err(error) => Taken::Later(error.to_string()),
         };
-        (taken, true)
+        told(taken, true)
     }
 
     /// What was reported so far. A change names the reported fields whole, so that what it leaves out goes.

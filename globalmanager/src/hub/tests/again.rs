@@ -203,6 +203,36 @@ async fn what_was_not_answered_when_a_copy_was_made_nor_since_takes_effect_from_
     assert_eq!((figures, rounds), (json!(["2", 2, "2"]), json!([[1, "t"], [2, "t"]])));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_deposed_manager_writes_late_undoes_nothing() {
+    let (cluster, node) = world().await;
+    let writes = Match::writes()
+        .resource("federatedlearningjobs")
+        .subresource("status")
+        .times(1);
+    let late = cluster
+        .api
+        .faults()
+        .inject(writes, Fault::Latency(Duration::from_secs(50)));
+    say(&node, 100, 1);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(late.hits(), 1, "it is under way");
+    let disk = node.kill();
+    let next = cluster.manager_beside();
+    let node = Running::start_on(disk, 2, next.serve());
+    sleep(Duration::from_secs(15)).await;
+    say(&node, 101, 2);
+    sleep(Duration::from_secs(15)).await;
+    let before = standing(&next).await;
+    assert_eq!(before, (json!(["2", 2, "2"]), json!([[1, "t"], [2, "t"]])));
+    settle().await;
+    assert_eq!(standing(&next).await, before);
+    assert_eq!(
+        cluster.status(&job()).await["reportedUpTo"].as_array().unwrap().len(),
+        2
+    );
+}
+
 /// An agent of before does not say which report it is: each counts, as often as it comes.
 #[tokio::test(start_paused = true)]
 async fn of_an_older_agent_every_report_is_new() {

@@ -144,6 +144,11 @@ impl Cluster {
         Self::led(api, 1)
     }
 
+    /// Another manager that leads, while this one does not know that it is deposed.
+    pub(super) fn manager_beside(&self) -> Self {
+        Self::led(self.api.clone(), 1)
+    }
+
     fn led(api: ApiServer, transitions: u64) -> Self {
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let hub = Hub::default();
