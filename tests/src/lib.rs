@@ -12,6 +12,7 @@
 mod calm;
 pub mod cluster;
 pub mod definitions;
+pub mod federated_job;
 pub mod kubectl;
 pub mod look;
 pub mod loopback;

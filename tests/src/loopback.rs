@@ -1,15 +1,22 @@
 //! An API server in memory that listens on loopback, for managers that are processes of their own.
 
-use std::path::Path;
+use std::{future::Future, path::Path, time::Duration};
 
 use serde_json::json;
-use skerry_sandbox::ApiServer;
+use skerry_sandbox::{ApiServer, api::Options};
+use tokio::time::{interval, timeout};
 
 use crate::definitions::install;
 
-/// Serves one with our CRDs of these kinds; `kubeconfig` in `folder` leads to it.
+/// How long anything may take: generous, since nothing is measured here.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Serves one with our CRDs of these kinds; `kubeconfig` in `folder` leads to it. Each is another cluster.
 pub async fn serve(folder: &Path, kinds: &[&str]) -> ApiServer {
-    let api = ApiServer::new();
+    let api = ApiServer::with_options(&Options {
+        seed: rand::random(),
+        ..Options::default()
+    });
     install(&api.client(), kinds).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
@@ -29,4 +36,18 @@ pub async fn serve(folder: &Path, kinds: &[&str]) -> ApiServer {
 /// A port that nobody listens on.
 pub fn free_port() -> u16 {
     skerry_sandbox::free_port().expect("loopback has a port")
+}
+
+/// Asks again and again, since another process raises no event here; nothing where there is no answer in all that time.
+pub async fn asked_again<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> Option<T> {
+    let answer = async {
+        let mut often = interval(Duration::from_millis(50));
+        loop {
+            often.tick().await;
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+        }
+    };
+    timeout(PATIENCE, answer).await.ok()
 }

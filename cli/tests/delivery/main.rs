@@ -1,17 +1,14 @@
 //! Nothing is lost between manager and node, and nothing comes after what is newer: both as real processes over real sockets,
-//! killed by SIGKILL at random moments while a thousand objects are edited in bursts.
+//! killed by SIGKILL at random moments while a thousand objects are edited in bursts. Whoever is killed has been connected to
+//! the other one before, and edits are under way.
 //!
 //! `SKERRY_OBJECTS` says how many objects, where there are to be more. The seed is printed; `SKERRY_SEED` replays the choice of
 //! what is killed after which edit (the operating system's scheduling is not replayed).
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
-
 use futures::{StreamExt as _, stream};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -20,10 +17,11 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::json;
 use skerry_crds::sedna::v1alpha1::{Dataset, DatasetSpec};
 use skerry_tests::{definitions::KINDS, loopback::serve};
-use tokio::sync::Notify;
+use tokio::sync::{Semaphore, watch};
 
-use parts::{Manager, Node, declared, differences, last_words};
+use parts::{Manager, Node, declared, differences, expire, last_words};
 
+mod another_cluster;
 mod parts;
 mod put_back;
 mod takeover;
@@ -32,7 +30,7 @@ mod way;
 const NODE: &str = "edge-1";
 const OBJECTS: u64 = 1_000;
 const EDITS: u64 = 5;
-const KILLS: usize = 12;
+const KILLS: u64 = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_ends_equal_to_what_was_declared_and_never_goes_back() {
@@ -51,23 +49,30 @@ async fn the_store_ends_equal_to_what_was_declared_and_never_goes_back() {
     node.start();
 
     let datasets: Api<Dataset> = Api::namespaced(api.client(), "default");
-    let (edited, progress) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
-    let edits = tokio::spawn(edit_all(objects, datasets.clone(), edited.clone(), progress.clone()));
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut moments: Vec<_> = (0..KILLS).map(|_| random.random_range(1..objects * EDITS)).collect();
-    moments.sort_unstable();
-    for moment in moments {
-        while edited.load(Ordering::SeqCst) < moment {
-            progress.notified().await;
+    let leases: Api<Lease> = Api::namespaced(api.client(), "default");
+    let edits = Edits::of(objects, datasets.clone());
+    let kills = async {
+        let mut random = StdRng::seed_from_u64(seed);
+        let portion = objects * EDITS / (KILLS + 1);
+        for before in (0..KILLS).map(|kill| kill * portion) {
+            edits.allow(portion);
+            edits.made(before + random.random_range(1..portion)).await;
+            // Each is killed before it is started.
+            if random.random_bool(0.5) {
+                node.start();
+            } else {
+                manager.start();
+                expire(&leases).await;
+            }
+            edits.made(before + portion).await;
+            // Or else whoever is killed next might be alone.
+            let there = declared(&datasets, NODE).await.len();
+            let words = || format!("{}\n{}", last_words(&manager.log), last_words(&node.log));
+            assert!(manager.all_acknowledged(1, there).await, "seed {seed}: {}", words());
         }
-        // Each is killed before it is started.
-        if random.random_bool(0.5) {
-            node.start();
-        } else {
-            manager.start();
-        }
-    }
-    edits.await.unwrap();
+        edits.allow(objects * EDITS - KILLS * portion);
+    };
+    tokio::join!(edits.make(), kills);
 
     let declared = declared(&datasets, NODE).await;
     assert_eq!(declared.len() as u64, objects - objects.div_ceil(10));
@@ -92,36 +97,64 @@ fn asked(variable: &str) -> Option<u64> {
     Some(said.parse().expect("a number"))
 }
 
-/// Creates the objects, edits each five times in a burst, and deletes every tenth.
-async fn edit_all(objects: u64, datasets: Api<Dataset>, edited: Arc<AtomicU64>, progress: Arc<Notify>) {
-    stream::iter(0..objects)
-        .for_each_concurrent(16, |object| {
-            let (datasets, edited, progress) = (datasets.clone(), edited.clone(), progress.clone());
-            async move {
-                let name = format!("d{object}");
+/// Objects that are made, edited each five times in a burst, and of which every tenth is deleted.
+struct Edits {
+    objects: u64,
+    datasets: Api<Dataset>,
+    /// One for each edit that may be made.
+    allowed: Semaphore,
+    made: watch::Sender<u64>,
+}
+
+impl Edits {
+    /// None of them is allowed yet.
+    fn of(objects: u64, datasets: Api<Dataset>) -> Self {
+        Self {
+            objects,
+            datasets,
+            allowed: Semaphore::new(0),
+            made: watch::Sender::new(0),
+        }
+    }
+
+    /// Lets so many more be made.
+    fn allow(&self, edits: u64) {
+        self.allowed.add_permits(edits.try_into().unwrap());
+    }
+
+    /// Waits until so many are made, with all that belongs to them.
+    async fn made(&self, edits: u64) {
+        self.made.subscribe().wait_for(|made| *made >= edits).await.unwrap();
+    }
+
+    /// Makes all, as they are allowed.
+    async fn make(&self) {
+        stream::iter(0..self.objects)
+            .for_each_concurrent(16, |object| self.make_of(object))
+            .await;
+    }
+
+    async fn make_of(&self, object: u64) {
+        let name = format!("d{object}");
+        for edit in 1..=EDITS {
+            self.allowed.acquire().await.unwrap().forget();
+            if edit == 1 {
                 let spec = DatasetSpec {
                     url: "/data/0".into(),
                     format: "txt".into(),
                     node_name: NODE.into(),
                     ..DatasetSpec::default()
                 };
-                datasets
-                    .create(&PostParams::default(), &Dataset::new(&name, spec))
-                    .await
-                    .unwrap();
-                for edit in 1..=EDITS {
-                    let patch = json!({"spec": {"url": format!("/data/{edit}")}});
-                    datasets
-                        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-                        .await
-                        .unwrap();
-                    edited.fetch_add(1, Ordering::SeqCst);
-                    progress.notify_one();
-                }
-                if object % 10 == 0 {
-                    datasets.delete(&name, &DeleteParams::default()).await.unwrap();
-                }
+                let dataset = Dataset::new(&name, spec);
+                self.datasets.create(&PostParams::default(), &dataset).await.unwrap();
             }
-        })
-        .await;
+            let patch = Patch::Merge(json!({"spec": {"url": format!("/data/{edit}")}}));
+            let patched = self.datasets.patch(&name, &PatchParams::default(), &patch).await;
+            patched.unwrap();
+            if edit == EDITS && object.is_multiple_of(10) {
+                self.datasets.delete(&name, &DeleteParams::default()).await.unwrap();
+            }
+            self.made.send_modify(|made| *made += 1);
+        }
+    }
 }

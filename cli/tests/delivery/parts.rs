@@ -5,20 +5,23 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
 };
 
-use kube::{Api, ResourceExt as _, api::ListParams};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::json;
 use skerry_crds::sedna::v1alpha1::Dataset;
-use skerry_tests::loopback::free_port;
-use tokio::time::{interval, timeout};
+use skerry_tests::loopback::{asked_again, free_port};
 
-/// How long anything may take: generous, since nothing is measured here.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// The Lease of managers.
+pub const LEASE: &str = "skerry-globalmanager";
 
 /// What a node holds, or should: name to the Dataset's uid and url.
 pub type Datasets = BTreeMap<String, (String, String)>;
@@ -99,6 +102,14 @@ impl Manager {
         }
     }
 
+    /// One that is to run where this one does, with another API server.
+    pub fn replaced_by(&self, folder: &Path, kubeconfig: &Path) -> Self {
+        Self {
+            port: self.port,
+            ..Self::new(folder, "manager", kubeconfig)
+        }
+    }
+
     pub fn start(&mut self) {
         let (port, admin) = (self.port.to_string(), format!("127.0.0.1:{}", self.admin));
         let args = [
@@ -130,16 +141,11 @@ impl Manager {
         self.process.end().await
     }
 
-    /// Waits until its metrics are as `are` wants, and tells whether they ever were. Another process raises no event here: it
-    /// is asked again and again.
+    /// Waits until its metrics are as `are` wants, and tells whether they ever were.
     pub async fn until(&self, are: impl Fn(&Counted) -> bool) -> bool {
-        let counted = async {
-            let mut often = interval(Duration::from_millis(100));
-            while !self.counted().await.is_some_and(|counted| are(&counted)) {
-                often.tick().await;
-            }
-        };
-        timeout(PATIENCE, counted).await.is_ok()
+        asked_again(|| async { self.counted().await.filter(&are) })
+            .await
+            .is_some()
     }
 
     /// Waits until so many nodes have acknowledged so many objects, and nothing is outstanding; whether they did.
@@ -182,7 +188,7 @@ pub struct Node {
     pub log: PathBuf,
     manager: u16,
     /// Where its workers report.
-    workers: u16,
+    pub workers: u16,
     root: PathBuf,
     process: Running,
 }
@@ -231,18 +237,6 @@ impl Node {
     /// Its metrics, if it answers.
     pub async fn counted(&self) -> Option<Counted> {
         Counted::at(self.workers).await
-    }
-
-    /// Posts a worker's message; whether it was taken.
-    pub async fn post(&self, worker: &str, message: &serde_json::Value) -> bool {
-        let url = format!("http://127.0.0.1:{}/sedna/workers/{worker}/info", self.workers);
-        let posted = reqwest::Client::new()
-            .post(url)
-            .header("Content-Type", "application/json")
-            .body(message.to_string())
-            .send()
-            .await;
-        posted.is_ok_and(|answer| answer.status() == 200)
     }
 
     /// A copy of its store. The node is killed first: it does not share it.
@@ -307,10 +301,12 @@ impl Node {
         rusqlite::Connection::open_with_flags(path, flags).unwrap()
     }
 
-    /// What its store holds. The node is killed first: it does not share it.
+    /// The Datasets that its store holds. The node is killed first: it does not share it.
     pub fn held(&mut self) -> Datasets {
         let store = self.store();
-        let mut rows = store.prepare("SELECT name, uid, body FROM items").unwrap();
+        let mut rows = store
+            .prepare("SELECT name, uid, body FROM items WHERE kind = 'dataset'")
+            .unwrap();
         let rows = rows
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))
             .unwrap();
@@ -321,6 +317,13 @@ impl Node {
             })
             .collect()
     }
+}
+
+/// Has the Lease of managers run out a second after it was renewed last, so that nobody waits for a quarter of a minute.
+pub async fn expire(leases: &Api<Lease>) {
+    let patch = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
+    let patched = leases.patch(LEASE, &PatchParams::default(), &patch).await;
+    patched.unwrap();
 }
 
 /// What is declared for a node.

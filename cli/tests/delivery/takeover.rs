@@ -1,6 +1,6 @@
 //! Two managers that take over from each other while nodes are connected: the one that leads is killed, then ended with
 //! grace, and then it hangs, and does not know when it wakes up that it is deposed. Each time objects are edited, made and
-//! deleted before, meanwhile and after.
+//! deleted before, meanwhile and after, and a trainer is in another round.
 
 use std::{future::Future, path::Path};
 
@@ -15,34 +15,39 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::{Dataset, DatasetSpec};
 use skerry_sandbox::ApiServer;
-use skerry_tests::{definitions::KINDS, loopback::serve};
+use skerry_tests::{definitions::KINDS, federated_job::FederatedJob, loopback::serve};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
 use crate::{
-    parts::{Counted, Manager, Node, declared, differences, last_words},
+    parts::{Counted, LEASE, Manager, Node, declared, differences, expire, last_words},
     way::{To, Way},
 };
 
-const LEASE: &str = "skerry-globalmanager";
 const NODES: [&str; 2] = ["edge-1", "edge-2"];
 /// Objects on each node.
 const OBJECTS: usize = 60;
 /// Edits of each.
 const EDITS: usize = 5;
+/// When the trainer began.
+const BEGAN: &str = "2026-01-01 00:00:00";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_doubled_or_regressed_when_managers_take_over() {
     let mut world = World::start().await;
 
+    world.trainer.goes_on(&world.nodes).await;
     let World {
         leader,
         leases,
         datasets,
+        trainer,
+        nodes,
         ..
     } = &mut world;
     let killed = async {
         leader.manager.kill();
+        trainer.goes_on(nodes).await;
         expire(leases).await;
     };
     edit(datasets, "killed", killed).await;
@@ -50,26 +55,38 @@ async fn nothing_is_lost_doubled_or_regressed_when_managers_take_over() {
     world.compare().await;
     world.restart();
 
-    let ended = world.leader.manager.end();
-    let status = edit(&world.datasets, "ended", ended).await;
+    world.trainer.goes_on(&world.nodes).await;
+    let World {
+        leader,
+        datasets,
+        trainer,
+        nodes,
+        ..
+    } = &mut world;
+    let ended = async { tokio::join!(leader.manager.end(), trainer.goes_on(nodes)).0 };
+    let status = edit(datasets, "ended", ended).await;
     assert!(status.success(), "{status}");
     world.follow().await;
     world.compare().await;
     world.restart();
 
     // It stops in the midst of everything, and time goes on.
+    world.trainer.goes_on(&world.nodes).await;
     let World {
         leader,
         standby,
         leases,
         datasets,
         front,
+        trainer,
+        nodes,
         ..
     } = &mut world;
     let hung = async {
         // Between two renewals: one that is under way then would tell it as soon as it wakes up that it is too late.
         renewed(leases).await;
         leader.manager.signal(Signal::SIGSTOP);
+        trainer.goes_on(nodes).await;
         front.point(To::Ports(vec![standby.manager.port]));
         expire(leases).await;
     };
@@ -121,12 +138,33 @@ impl Candidate {
     }
 }
 
+/// A trainer on the first node, and what its job should say of it.
+struct Trainer {
+    job: FederatedJob,
+    rounds: Vec<String>,
+}
+
+impl Trainer {
+    /// It reports its next round.
+    async fn goes_on(&mut self, nodes: &[Node; 2]) {
+        let round = self.rounds.len() as u64 + 1;
+        let node = &nodes[0];
+        assert!(
+            self.job.report(node.workers, BEGAN, round).await,
+            "round {round}: {}",
+            last_words(&node.log)
+        );
+        self.rounds.push(format!("{round} {BEGAN}"));
+    }
+}
+
 struct World {
     leader: Candidate,
     standby: Candidate,
     nodes: [Node; 2],
     /// The way of nodes to managers: as a Service leads it, to either of those that are there.
     front: Way,
+    trainer: Trainer,
     datasets: Api<Dataset>,
     leases: Api<Lease>,
     _api: ApiServer,
@@ -153,11 +191,19 @@ impl World {
             node.write_down();
             node.start();
         }
+        let job = FederatedJob::declare(api.client(), NODES[0]).await;
+        let there = leader.manager.all_acknowledged(NODES.len() as u64, 2).await;
+        assert!(there, "{}", last_words(&leader.manager.log));
+        let trainer = Trainer {
+            job: job.expect("there is a trainer"),
+            rounds: Vec::new(),
+        };
         Self {
             leader,
             standby,
             nodes,
             front,
+            trainer,
             datasets: Api::namespaced(api.client(), "default"),
             leases: Api::namespaced(api.client(), "default"),
             _api: api,
@@ -165,17 +211,22 @@ impl World {
         }
     }
 
-    /// Waits until the standby leads, and nodes have all that they should, while none of them was started anew.
+    /// Waits until the standby leads, and nodes have all that they should, while none of them was started anew; and until
+    /// whatever they reported stands where it should, and what they report now.
     async fn follow(&mut self) {
         std::mem::swap(&mut self.leader, &mut self.standby);
         assert!(self.leader.leads().await, "nobody takes over: {}", self.words());
-        let mut objects = 0;
+        // The job itself is one of them.
+        let mut objects = 1;
         for node in NODES {
             objects += declared(&self.datasets, node).await.len();
         }
         let acknowledged = self.leader.manager.all_acknowledged(NODES.len() as u64, objects).await;
         assert!(acknowledged, "{objects} objects: {}", self.words());
         assert!(self.nodes.iter_mut().all(Node::runs), "{}", self.words());
+        self.trainer.goes_on(&self.nodes).await;
+        let Trainer { job, rounds } = &self.trainer;
+        assert!(job.rounds_are(rounds).await, "{rounds:?}: {}", self.words());
     }
 
     /// Ends the nodes, and compares what they hold with what is declared; nothing came to them after what is newer.
@@ -250,11 +301,4 @@ async fn renewed(leases: &Api<Lease>) {
     let before = renewal(&leases.get(LEASE).await.unwrap());
     let is_newer = move |lease: Option<&Lease>| lease.is_some_and(|lease| renewal(lease) != before);
     await_condition(leases.clone(), LEASE, is_newer).await.unwrap();
-}
-
-/// Has the Lease run out a second after it was renewed last, so that nobody waits for a quarter of a minute.
-async fn expire(leases: &Api<Lease>) {
-    let patch = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
-    let patched = leases.patch(LEASE, &PatchParams::default(), &patch).await;
-    patched.unwrap();
 }

@@ -9,6 +9,7 @@ mod world;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use skerry_tests::federated_job::FederatedJob;
 use tokio::time::timeout;
 use world::World;
 
@@ -34,12 +35,15 @@ async fn a_node_joins_stays_is_turned_away_and_joins_again() {
         .await;
     world.invite().await;
     world.sessions(1.0).await;
-    let first = world.issued().await;
-    world.until("renewal", || async { world.issued().await > first }).await;
-    // With the second one it is sure that the first did not cost the session.
-    let second = world.issued().await;
+    let first = world.certificate().await;
     world
-        .until("second renewal", || async { world.issued().await > second })
+        .until("renewal", || async { world.issued().await > first.issued })
+        .await;
+    // With the second one it is sure that the first did not cost the session.
+    let second = world.certificate().await;
+    assert!(second.issued < first.expires, "{second:?} came too late for {first:?}");
+    world
+        .until("second renewal", || async { world.issued().await > second.issued })
         .await;
     assert_eq!(
         world.figure("edge_connections_total").await,
@@ -98,6 +102,32 @@ async fn a_node_whose_certificate_expired_while_it_was_off_is_back_unless_it_was
         .await;
     assert_eq!(world.figure("edge_sessions").await, Some(0.0));
     assert_eq!(world.issued().await, expired, "nothing was issued to it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_has_joined_needs_no_manager_to_start_and_to_serve_its_workers() {
+    let mut world = World::start().await;
+    let job = FederatedJob::declare(world.api.client(), "edge-1").await;
+    let job = job.unwrap_or_else(|| panic!("there is no trainer: {}", world.said("manager")));
+    world.start_node();
+    world.invite().await;
+    assert!(job.report(world.workers, "then", 1).await, "{}", world.said("node"));
+    assert!(
+        job.rounds_are(&["1 then".to_owned()]).await,
+        "{}",
+        world.said("manager")
+    );
+
+    world.stop_manager();
+    std::fs::remove_file(world.folder.path().join("join.token")).unwrap();
+    world.start_node();
+    assert!(job.report(world.workers, "then", 2).await, "{}", world.said("node"));
+    world.start_node();
+    assert!(job.report(world.workers, "then", 3).await, "{}", world.said("node"));
+
+    world.start_manager();
+    let rounds = ["1 then", "2 then", "3 then"].map(str::to_owned);
+    assert!(job.rounds_are(&rounds).await, "{}", world.said("manager"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

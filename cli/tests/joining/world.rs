@@ -3,7 +3,6 @@
 use std::{
     path::Path,
     process::{Child, Command, Output, Stdio},
-    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,20 +15,21 @@ use skerry_crds::{
 use skerry_sandbox::ApiServer;
 use skerry_tests::{
     definitions::KINDS,
-    loopback::{free_port, serve},
+    loopback::{asked_again, free_port, serve},
 };
-use tokio::time::{interval, timeout};
 
-/// Longer than anything here takes: a node that was refused comes back within half a minute.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// A manager, and a node when it is started.
 pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
-    api: ApiServer,
+    pub(crate) api: ApiServer,
     plain: u16,
     tls: u16,
     admin: u16,
-    manager: Child,
+    /// Where the node's workers report.
+    pub(crate) workers: u16,
+    /// What the manager is told beside.
+    terms: Vec<String>,
+    manager: Option<Child>,
     node: Option<Child>,
 }
 
@@ -44,35 +44,46 @@ impl World {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         let api = serve(folder.path(), &[&KINDS[..], &["EdgeNode"]].concat()).await;
-        let (plain, tls, admin) = (free_port(), free_port(), free_port());
+        let mut world = Self {
+            folder,
+            api,
+            plain: free_port(),
+            tls: free_port(),
+            admin: free_port(),
+            workers: free_port(),
+            terms: terms.iter().map(ToString::to_string).collect(),
+            manager: None,
+            node: None,
+        };
+        world.start_manager();
+        world
+    }
+
+    pub(crate) fn start_manager(&mut self) {
+        let folder = self.folder.path();
         let manager = Command::new(env!("CARGO_BIN_EXE_skerry"))
             .arg("globalmanager")
-            .args(["--kubeconfig", folder.path().join("kubeconfig").to_str().unwrap()])
+            .args(["--kubeconfig", folder.join("kubeconfig").to_str().unwrap()])
             .args([
                 "--websocket-address",
                 "127.0.0.1",
                 "--websocket-port",
-                &plain.to_string(),
+                &self.plain.to_string(),
             ])
-            .args(["--edge-tls-address", &format!("127.0.0.1:{tls}")])
+            .args(["--edge-tls-address", &format!("127.0.0.1:{}", self.tls)])
             .args(["--edge-certificate-lifetime", "6s", "--lease-namespace", "default"])
-            .args(["--admin-address", &format!("127.0.0.1:{admin}")])
-            .args(terms)
+            .args(["--admin-address", &format!("127.0.0.1:{}", self.admin)])
+            .args(&self.terms)
             .env_remove("KUBECONFIG")
             .stdin(Stdio::null())
-            .stdout(log(folder.path(), "manager"))
-            .stderr(log(folder.path(), "manager"))
-            .spawn()
-            .unwrap();
-        Self {
-            folder,
-            api,
-            plain,
-            tls,
-            admin,
-            manager,
-            node: None,
-        }
+            .stdout(log(folder, "manager"))
+            .stderr(log(folder, "manager"))
+            .spawn();
+        self.manager = Some(manager.unwrap());
+    }
+
+    pub(crate) fn stop_manager(&mut self) {
+        end(&mut self.manager);
     }
 
     /// Runs `skerry nodes` with these arguments.
@@ -106,7 +117,7 @@ impl World {
         command
             .arg("localcontroller")
             .args(["--gm-address", manager, "--node-name", "edge-1"])
-            .args(["--bind-address", "127.0.0.1", "--bind-port", "0"])
+            .args(["--bind-address", "127.0.0.1", "--bind-port", &self.workers.to_string()])
             .args(["--rootfs-mount-dir", self.folder.path().join("root").to_str().unwrap()])
             .stdin(Stdio::null());
         command
@@ -138,10 +149,7 @@ impl World {
     }
 
     pub(crate) fn stop_node(&mut self) {
-        if let Some(mut node) = self.node.take() {
-            node.kill().unwrap();
-            node.wait().unwrap();
-        }
+        end(&mut self.node);
     }
 
     /// A figure of the manager.
@@ -167,7 +175,8 @@ impl World {
         self.certificate().await.issued
     }
 
-    async fn certificate(&self) -> Certificate {
+    /// The node's newest certificate.
+    pub(crate) async fn certificate(&self) -> Certificate {
         let nodes: Api<EdgeNode> = Api::namespaced(self.api.client(), "default");
         nodes.get("edge-1").await.unwrap().status.unwrap().certificate.unwrap()
     }
@@ -218,14 +227,12 @@ impl World {
 
     /// Asks again and again: another process raises no event here.
     pub(crate) async fn until<F: Future<Output = bool>>(&self, what: &str, mut holds: impl FnMut() -> F) {
-        let mut often = interval(Duration::from_millis(50));
-        let waited = timeout(PATIENCE, async {
-            while !holds().await {
-                often.tick().await;
-            }
+        let waited = asked_again(|| {
+            let held = holds();
+            async { held.await.then_some(()) }
         });
         assert!(
-            waited.await.is_ok(),
+            waited.await.is_some(),
             "no {what}\nmanager:\n{}\nnode:\n{}",
             self.said("manager"),
             self.said("node")
@@ -240,8 +247,15 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.stop_node();
-        let _ = self.manager.kill();
-        let _ = self.manager.wait();
+        self.stop_manager();
+    }
+}
+
+/// Kills it, if it is there.
+fn end(process: &mut Option<Child>) {
+    if let Some(mut child) = process.take() {
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
 
