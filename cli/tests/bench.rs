@@ -186,6 +186,9 @@ fn a_bench_of_the_edge_loses_nothing() {
         assert_eq!(values(&printed, &format!("kind_again_{name}")), [0.0], "{name}");
     }
     assert_eq!(values(&printed, "deleted"), [0.0, 0.0], "undisturbed and disturbed");
+    assert_eq!(values(&printed, "missing_after_a_disturbance"), [0.0]);
+    let meanwhile = values(&printed, "least_edits_while_disturbed");
+    assert!(meanwhile[0] >= 1.0, "{meanwhile:?}");
     are_there(
         &printed,
         &["burst_acked_edits_per_second", "kind_again_settled_seconds"],

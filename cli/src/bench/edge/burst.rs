@@ -55,6 +55,10 @@ pub(super) async fn take(world: &World, disturbances: u32, sizes: &Sizes) -> Res
     fleet.stored().await?;
     let bodies = fleet.look().await?.bodies;
 
+    let parts = parts(disturbances, sizes.objects * sizes.quick_edits);
+    if let Some(first) = parts.first() {
+        load.allow(first.meanwhile);
+    }
     let disturbed = Disturbed {
         world,
         manager,
@@ -63,10 +67,11 @@ pub(super) async fn take(world: &World, disturbances: u32, sizes: &Sizes) -> Res
         between: &between,
         fleet: &mut fleet,
         sizes,
+        seen: Seen::default(),
     };
-    let (edits, manager) = tokio::try_join!(
+    let (edits, (manager, seen)) = tokio::try_join!(
         load.edit(0..sizes.objects, sizes.quick_edits),
-        disturbed.run(&load, disturbances),
+        disturbed.run(&load, &parts),
     )?;
     fleet.settle(newest(&edits)).await?;
     let reached = matched::reached(&edits, &fleet.stored().await?);
@@ -95,6 +100,10 @@ pub(super) async fn take(world: &World, disturbances: u32, sizes: &Sizes) -> Res
     let number = count(edits.len());
     round.took("burst_acked_edits_per_second", number / reached.seconds, "edits/s");
     round.took("burst_bodies_per_edit", bodies / number, "bodies");
+    if let Some(least) = seen.least {
+        round.took("least_edits_while_disturbed", f64::from(least), "edits");
+        round.took("missing_after_a_disturbance", count(seen.missing), "objects");
+    }
     Ok(round)
 }
 
@@ -126,6 +135,38 @@ impl Disturbance {
     ];
 }
 
+/// The edits in whose course there is one disturbance. Numbers of edits are counted from the beginning of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// After so many it begins: edits are under way then.
+    begins: u32,
+    /// So many are made by the time when whatever disturbs is done.
+    meanwhile: u32,
+    /// So many before all has to have arrived. They are made while nodes come back.
+    ends: u32,
+}
+
+/// The parts of these edits, of which as many as belong to one are undisturbed in the end.
+fn parts(disturbances: u32, edits: u32) -> Vec<Part> {
+    let quarters = 4 * u64::from(disturbances + 1);
+    let after = |quarter: u32| u32::try_from(u64::from(edits) * u64::from(quarter) / quarters).unwrap_or(edits);
+    let part = |number: u32| Part {
+        begins: after(4 * number + 2),
+        meanwhile: after(4 * number + 3),
+        ends: after(4 * number + 4),
+    };
+    (0..disturbances).map(part).collect()
+}
+
+/// What was seen of disturbances.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// The least number of edits that were made from when one began until all had to arrive.
+    least: Option<u32>,
+    /// Objects that were still missing after one when nothing more came.
+    missing: usize,
+}
+
 /// What is disturbed while edits are made.
 struct Disturbed<'a> {
     world: &'a World,
@@ -135,18 +176,27 @@ struct Disturbed<'a> {
     between: &'a Delay,
     fleet: &'a mut Fleet,
     sizes: &'a Sizes,
+    seen: Seen,
 }
 
 impl Disturbed<'_> {
-    /// Disturbs so many times, spread over the edits; the manager that runs in the end.
-    async fn run(mut self, load: &Declared<'_>, times: u32) -> Result<Manager, Failure> {
-        let edits = self.sizes.objects * self.sizes.quick_edits;
-        for (time, disturbance) in (0..times).zip(Disturbance::ALL.into_iter().cycle()) {
-            load.edited(moment(time, times, edits)).await;
+    /// Disturbs once in the course of each part, and goes on to the next one when all has arrived: so none of them meets
+    /// nodes that another has cut off. The manager that runs in the end.
+    async fn run(mut self, load: &Declared<'_>, parts: &[Part]) -> Result<(Manager, Seen), Failure> {
+        for (part, disturbance) in parts.iter().zip(Disturbance::ALL.into_iter().cycle()) {
+            load.allow(part.meanwhile);
+            let begun = load.edited(part.begins).await;
             say(&format!("{disturbance:?}"));
             self = self.disturb(disturbance).await?;
+            load.allow(part.ends);
+            let meanwhile = load.edited(part.ends).await - begun;
+            let least = self.seen.least.unwrap_or(meanwhile);
+            self.seen.least = Some(least.min(meanwhile));
+            self.fleet.settle(load.generations().await?).await?;
+            self.seen.missing += self.fleet.look().await?.missing;
         }
-        Ok(self.manager)
+        load.allow(u32::MAX);
+        Ok((self.manager, self.seen))
     }
 
     async fn disturb(self, disturbance: Disturbance) -> Result<Self, Failure> {
@@ -209,19 +259,25 @@ impl Disturbed<'_> {
     }
 }
 
-/// After how many edits something is disturbed.
-fn moment(time: u32, times: u32, edits: u32) -> u32 {
-    let part = u64::from(edits) * u64::from(time + 1) / u64::from(times + 1);
-    u32::try_from(part).unwrap_or(edits)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn disturbances_lie_within_the_edits() {
-        let moments: Vec<_> = (0..3).map(|time| moment(time, 3, 100_000)).collect();
-        assert_eq!(moments, [25_000, 50_000, 75_000]);
+    fn each_disturbance_has_edits_before_it_meanwhile_and_after_it() {
+        let part = |begins, meanwhile, ends| Part {
+            begins,
+            meanwhile,
+            ends,
+        };
+        assert_eq!(
+            parts(3, 80_000),
+            [
+                part(10_000, 15_000, 20_000),
+                part(30_000, 35_000, 40_000),
+                part(50_000, 55_000, 60_000)
+            ]
+        );
+        assert_eq!(parts(0, 80_000), []);
     }
 }

@@ -15,7 +15,7 @@ use kube::{
 use serde_json::{Value, json};
 use skerry_crds::names::{child, env, worker_type};
 use skerry_workloads::ObjectKind;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{
     super::{
@@ -65,6 +65,10 @@ pub(super) struct Declared<'a> {
     kind: Kind,
     count: u32,
     nodes: u32,
+    /// Edits that may be made in all.
+    allowed: watch::Sender<u32>,
+    /// Edits that were begun so far.
+    begun: AtomicU32,
     /// Edits that the API server has taken so far.
     edited: AtomicU32,
     progress: Notify,
@@ -80,6 +84,8 @@ impl<'a> Declared<'a> {
             kind,
             count,
             nodes: nodes.max(1),
+            allowed: watch::Sender::new(u32::MAX),
+            begun: AtomicU32::new(0),
             edited: AtomicU32::new(0),
             progress: Notify::new(),
         }
@@ -166,7 +172,9 @@ impl<'a> Declared<'a> {
 
     async fn edit_one(&self, number: u32) -> Result<Edit, Failure> {
         // No two edits are the same, so each makes a generation.
-        let serial = self.edited.load(Relaxed);
+        let serial = self.begun.fetch_add(1, Relaxed);
+        // Who allows them is there as long as this is.
+        let _ = self.allowed.subscribe().wait_for(|allowed| serial < *allowed).await;
         let name = self.kind.name(number);
         let change = match self.kind {
             Kind::Dataset => json!({"spec": {"url": format!("/data/{serial}-{}", rand::random::<u32>())}}),
@@ -192,9 +200,19 @@ impl<'a> Declared<'a> {
         })
     }
 
-    /// Waits until the API server has taken so many edits since the beginning.
-    pub(super) async fn edited(&self, number: u32) {
-        while self.edited.load(Relaxed) < number {
+    /// Lets so many edits be made since the beginning, where they are as many as anybody asks for otherwise. What is beyond
+    /// waits until more are allowed.
+    pub(super) fn allow(&self, edits: u32) {
+        self.allowed.send_replace(edits);
+    }
+
+    /// Waits until the API server has taken so many edits since the beginning; how many it has.
+    pub(super) async fn edited(&self, number: u32) -> u32 {
+        loop {
+            let edited = self.edited.load(Relaxed);
+            if edited >= number {
+                return edited;
+            }
             self.progress.notified().await;
         }
     }
