@@ -14,6 +14,7 @@ mod support;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    io::ErrorKind,
     os::unix::fs::PermissionsExt as _,
     time::Duration,
 };
@@ -148,6 +149,45 @@ async fn every_round_arrives_whoever_is_killed_meanwhile() {
     }
     let all = |reports: &[Report]| rounds(reports).into_iter().collect::<BTreeSet<_>>().is_superset(&taken);
     cloud.reported(all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_said_and_what_came_meanwhile_is_there_when_there_is_room() {
+    let root = Root::new();
+    let cloud = Cloud::up().await;
+    cloud.declare(object(&job("job"), 1, json!({})));
+    let Some(process) = Process::start_on_disk(&root, &cloud.address(), 8).await else {
+        return;
+    };
+    cloud.acknowledged().await;
+    let others = process.disk(&root).join("others");
+    let full = fs::write(&others, vec![0; 8 << 20]).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::StorageFull);
+
+    for name in 0..OBJECTS {
+        cloud.declare(edit(name, 1));
+    }
+    let mut taken = Vec::new();
+    let refused = loop {
+        let number = taken.len() as u64 + 1;
+        assert!(number < 10_000, "the disk never fills");
+        match process.status_of_post("w", &round("job", number)).await {
+            Some(200) => taken.push(number),
+            refused => break refused,
+        }
+    };
+    assert_eq!(refused, Some(507));
+    let said = process.get("/readyz").await;
+    assert!(said.contains("store: the disk of the store is full"), "{said}");
+
+    fs::remove_file(&others).unwrap();
+    cloud.acknowledged().await;
+    let number = taken.len() as u64 + 1;
+    assert!(process.post("w", &round("job", number)).await);
+    taken.push(number);
+    cloud.reported(|reports| rounds(reports) == taken).await;
+    let said = process.get("/readyz").await;
+    assert!(said.starts_with("ok\n"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,6 +23,8 @@ use tokio::{
 
 use super::NODE;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skerry-localcontroller");
+
 /// The root of a node's host.
 pub struct Root(TempDir);
 
@@ -74,8 +76,28 @@ impl Process {
 
     /// Starts it with this much in its log.
     pub fn start_with(root: &Root, manager: &str, log: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_skerry-localcontroller"))
-            .env_clear()
+        let mut program = Command::new(PROGRAM);
+        program.env_clear();
+        Self::start_as(program, root, manager, log)
+    }
+
+    /// Starts it with a disk of its own of so many MiB as this root, which is gone with it; nothing where this machine does
+    /// not allow that.
+    pub async fn start_on_disk(root: &Root, manager: &str, mebibytes: u32) -> Option<Self> {
+        const ALONE: [&str; 3] = ["--map-root-user", "--mount", "--"];
+        let allowed = Command::new("unshare").args(ALONE).arg("true").status().await;
+        if !allowed.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: this machine does not allow a disk of its own");
+            return None;
+        }
+        let mount = format!("mount -t tmpfs -o size={mebibytes}m tmpfs \"$ROOTFS_MOUNT_DIR\" && exec \"$0\"");
+        let mut program = Command::new("unshare");
+        program.args(ALONE).args(["sh", "-c", &mount, PROGRAM]);
+        Some(Self::start_as(program, root, manager, "info"))
+    }
+
+    fn start_as(mut program: Command, root: &Root, manager: &str, log: &str) -> Self {
+        let mut child = program
             .env("GM_ADDRESS", manager)
             .env("NODENAME", NODE)
             .env("BIND_ADDRESS", "127.0.0.1")
@@ -97,6 +119,12 @@ impl Process {
             log,
             reading,
         }
+    }
+
+    /// Its root, as it sees it itself.
+    pub fn disk(&self, root: &Root) -> PathBuf {
+        let path = root.path().strip_prefix("/").unwrap();
+        Path::new(&format!("/proc/{}/root", self.child.id().unwrap())).join(path)
     }
 
     /// Kills it, wherever it is.
@@ -132,6 +160,11 @@ impl Process {
 
     /// Posts a worker's message; whether it was taken.
     pub async fn post(&self, worker: &str, message: &Value) -> bool {
+        self.status_of_post(worker, message).await == Some(200)
+    }
+
+    /// The status with which a worker's message is answered, if it is.
+    pub async fn status_of_post(&self, worker: &str, message: &Value) -> Option<u16> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let url = format!("http://{}/sedna/workers/{worker}/info", self.workers().await);
         let posted = reqwest::Client::new()
@@ -140,7 +173,7 @@ impl Process {
             .body(message.to_string())
             .send()
             .await;
-        posted.is_ok_and(|response| response.status() == 200)
+        posted.ok().map(|response| response.status().as_u16())
     }
 }
 
