@@ -134,27 +134,13 @@ fn tc(arguments: &str) -> anyhow::Result<String> {
 mod tests {
     use std::net::TcpListener;
 
-    use nix::{
-        mount::{MsFlags, mount},
-        sched::{CloneFlags, unshare},
-    };
-
     use super::*;
     use crate::{
-        network::{self, EDGE},
+        network::{EDGE, alone},
         process::until,
     };
 
-    /// Namespaces are a thread's own, and those that it starts.
-    fn try_in_a_network_of_its_own() -> anyhow::Result<bool> {
-        const NOTHING: Option<&str> = None;
-        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS) {
-            eprintln!("skipped: no network of its own: {error}");
-            return Ok(false);
-        }
-        mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
-        mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), NOTHING)?;
-        network::make()?;
+    fn late_and_lossy() -> anyhow::Result<()> {
         let there = EDGE.within(|| Ok(TcpListener::bind((EDGE.address, 0))?))?;
         let address = there.local_addr()?;
         let is = |late: bool| {
@@ -170,12 +156,11 @@ mod tests {
         EDGE.restore()?;
         is(true).context("it is as bad after a cut")?;
         drop(link);
-        is(false).context("and good again")?;
-        Ok(true)
+        is(false).context("and good again").map(drop)
     }
 
     #[test]
     fn what_goes_over_a_bad_link_is_late_and_some_is_lost() {
-        thread::spawn(try_in_a_network_of_its_own).join().unwrap().unwrap();
+        alone(late_and_lossy).unwrap();
     }
 }

@@ -19,6 +19,7 @@ pub mod pki;
 pub mod process;
 pub mod programs;
 pub mod real;
+pub mod resets;
 pub mod results;
 pub mod rights;
 pub mod table;

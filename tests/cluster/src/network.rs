@@ -5,7 +5,12 @@
 //!                                   └─ edge-1  198.51.100.2   pods 203.0.113.128/25
 //! ```
 
-use std::{fs::File, net::Ipv4Addr, path::Path, thread};
+use std::{
+    fs::File,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    thread,
+};
 
 use anyhow::{Context, anyhow};
 use nix::sched::{CloneFlags, setns};
@@ -94,14 +99,7 @@ impl Host {
         self,
         act: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
     ) -> anyhow::Result<T> {
-        let there = move || {
-            let network = File::open(format!("/run/netns/{}", self.name))?;
-            // Of this thread alone, which ends with this.
-            setns(network, CloneFlags::CLONE_NEWNET)?;
-            act()
-        };
-        let done = thread::spawn(there).join();
-        done.map_err(|_| anyhow!("the thread in the network of {} ended", self.name))?
+        within(format!("/run/netns/{}", self.name).into(), act)
     }
 
     fn ip(self, arguments: &str) -> anyhow::Result<()> {
@@ -109,6 +107,45 @@ impl Host {
     }
 }
 
+/// Does something in a network that is known by a file.
+pub fn within<T: Send + 'static>(
+    network: PathBuf,
+    act: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    let there = move || {
+        let network = File::open(&network).with_context(|| network.display().to_string())?;
+        // Of this thread alone, which ends with this.
+        setns(network, CloneFlags::CLONE_NEWNET)?;
+        act()
+    };
+    let done = thread::spawn(there).join();
+    done.map_err(|_| anyhow!("the thread in that network ended"))?
+}
+
 fn ip(arguments: &str) -> anyhow::Result<()> {
     run("ip", &arguments.split(' ').collect::<Vec<_>>()).map(drop)
+}
+
+/// Does something with both hosts in networks that nobody else has; nothing where this machine does not allow that.
+#[cfg(test)]
+pub(crate) fn alone(act: impl FnOnce() -> anyhow::Result<()> + Send + 'static) -> anyhow::Result<()> {
+    use nix::{
+        mount::{MsFlags, mount},
+        sched::unshare,
+    };
+
+    const NOTHING: Option<&str> = None;
+    // Namespaces are a thread's own, and those that it starts.
+    let there = move || {
+        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS) {
+            eprintln!("skipped: no network of its own: {error}");
+            return Ok(());
+        }
+        mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
+        mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), NOTHING)?;
+        make()?;
+        act()
+    };
+    let done = thread::spawn(there).join();
+    done.map_err(|_| anyhow!("the thread ended"))?
 }

@@ -138,6 +138,14 @@ impl Node {
         Ok(running.collect())
     }
 
+    /// The network of a container's pod, as a file; it runs.
+    pub fn network_of(&self, container: &str) -> anyhow::Result<PathBuf> {
+        let tasks = self.tasks()?;
+        let process = tasks.get(container).context("the container runs")?;
+        // The host has process numbers of its own.
+        Ok(format!("/proc/{}/root/proc/{process}/ns/net", self.init()?).into())
+    }
+
     /// Kills a container, as the kernel does that is out of memory.
     pub fn kill(&self, container: &str) -> anyhow::Result<()> {
         self.ctr(&["tasks", "kill", "--signal", "SIGKILL", container]).map(drop)

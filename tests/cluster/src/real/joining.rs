@@ -15,15 +15,16 @@ use serde_json::Value;
 
 use super::{
     SEDNA, Tour,
-    kubernetes::{array, text},
+    kubernetes::{array, container_of, text},
     lifecycle::still_reports,
     pages::JOINING,
     trouble::one_container_each,
 };
 use crate::{
     bad_link::{BadLink, DELAY, round_trip},
-    network::{CLOUD, EDGE},
+    network::{CLOUD, EDGE, within},
     process::{Process, until},
+    resets::Resets,
 };
 
 /// How long what is waited for may take.
@@ -42,12 +43,19 @@ const LOCAL_CONTROLLER: u16 = 9100;
 const MESSAGE: &str = r#"{"name": "nobody", "namespace": "default", "ownerName": "read-digits",
     "ownerKind": "jointinferenceservice", "kind": "inference", "status": "running"}"#;
 
+/// What is answered to whoever has no business there.
+const STRANGER: &str = "neither this node nor a pod of it";
+
 /// The job that trains over a bad link.
 const JOB: &str = "learn-over-a-bad-link";
 /// How many rounds: of the example's, as many as the cuts take and one more.
 const ROUNDS: usize = 7;
 /// After which round the link is cut, too, and for how long.
 const CUTS: [(usize, Duration); 2] = [(2, Duration::from_secs(4)), (5, Duration::from_secs(3))];
+/// After which round the node's session is ended, of which the manager does not hear.
+const RESET: usize = 3;
+/// Where managers listen for nodes that have joined.
+const EDGE_TLS: u16 = 9443;
 
 /// Mutual TLS is switched on where workers run, and the edge joins.
 pub fn join(tour: &mut Tour<'_>) -> anyhow::Result<()> {
@@ -67,7 +75,7 @@ pub fn join(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let expires = cell(&listed, EDGE.name, "EXPIRES").filter(|expires| *expires != "-");
     ensure!(expires.is_some(), "the node's session has no certificate:\n{listed}");
     a_used_token_lets_nobody_in(tour)?;
-    another_host_reports_nothing()?;
+    others_report_nothing(tour)?;
     tour.nothing_was_restarted()?;
     still_reports(tour)
 }
@@ -83,7 +91,7 @@ fn a_used_token_lets_nobody_in(tour: &Tour<'_>) -> anyhow::Result<()> {
     let mut stranger = Command::new(tour.work.join("bin/skerry"));
     stranger
         .args(["localcontroller", "--node-name", EDGE.name, "--gm-address"])
-        .arg(format!("wss://{}:9443", text(manager, "/status/podIP")))
+        .arg(format!("wss://{}:{EDGE_TLS}", text(manager, "/status/podIP")))
         .args(["--bind-address", "127.0.0.1", "--bind-port", "0", "--join-token-file"])
         .arg(&found)
         .arg("--rootfs-mount-dir")
@@ -96,16 +104,20 @@ fn a_used_token_lets_nobody_in(tour: &Tour<'_>) -> anyhow::Result<()> {
     refused.with_context(|| format!("a stranger with a used token says:\n{}", stranger.last_words()))
 }
 
-/// The workers' port is open to other hosts, for their health checks; what these report is refused for where it comes from, and
-/// what comes from the edge for what it says alone.
-fn another_host_reports_nothing() -> anyhow::Result<()> {
-    for (host, refusal) in [(CLOUD, "neither this node nor a pod of it"), (EDGE, "has no worker")] {
-        let answer = host.within(answer_to_a_worker);
-        let answer = answer.with_context(|| format!("reporting from {}", host.name))?;
+/// The workers' port is open to other hosts, for their health checks; what these and their pods report is refused for where it
+/// comes from, and what comes from the edge for what it says alone.
+fn others_report_nothing(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let pod = tour.pod_of("read-digits", "cloud")?;
+    let pod = tour.hosts.cloud.network_of(container_of(&pod))?;
+    for (from, answer, refusal) in [
+        ("the cloud", CLOUD.within(answer_to_a_worker), STRANGER),
+        ("a pod in the cloud", within(pod, answer_to_a_worker), STRANGER),
+        ("the edge", EDGE.within(answer_to_a_worker), "has no worker"),
+    ] {
+        let answer = answer.with_context(|| format!("reporting from {from}"))?;
         ensure!(
             answer.starts_with("HTTP/1.1 403 ") && answer.contains(refusal),
-            "from {}: {answer}",
-            host.name
+            "from {from}: {answer}"
         );
     }
     Ok(())
@@ -124,7 +136,8 @@ fn answer_to_a_worker() -> anyhow::Result<String> {
     Ok(answer)
 }
 
-/// The federated example trains to its end while the link is late, loses packets, and is cut twice.
+/// The federated example trains to its end while the link is late, loses packets, is cut twice, and carries a new session from
+/// the middle on.
 pub fn over_a_bad_link(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let link = BadLink::of(EDGE)?;
     until(PATIENCE, || {
@@ -140,15 +153,23 @@ pub fn over_a_bad_link(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         ensure!(job.contains(there), "the example has no {there}");
         job = job.replace(there, &here);
     }
+    let before = tour.connections()?;
     tour.apply(&job)?;
-    for (round, cut) in CUTS {
-        until(2 * PATIENCE, || Ok((tour.rounds_of(JOB)?.len() >= round).then_some(())))
-            .with_context(|| format!("waiting for round {round}"))?;
+    let [first, second] = CUTS;
+    let cut_off = |(round, long): (usize, Duration)| {
+        tour.wait_for_round(JOB, round)?;
         EDGE.cut()?;
-        thread::sleep(cut);
-        EDGE.restore()?;
-    }
+        thread::sleep(long);
+        EDGE.restore()
+    };
+    cut_off(first)?;
+    tour.wait_for_round(JOB, RESET)?;
+    let resets = Resets::of(EDGE, EDGE_TLS)?;
+    until(2 * PATIENCE, || Ok((resets.number()? > 0).then_some(()))).context("the node sends something")?;
+    drop(resets);
+    cut_off(second)?;
     tour.wait_for_success(JOB)?;
+    until(PATIENCE, || Ok((tour.connections()? > before).then_some(()))).context("the node has a new session")?;
     let lost = link.lost()?;
     println!("real: {lost} packets were lost");
     ensure!(lost > 0, "no packet was lost");
@@ -226,14 +247,25 @@ impl Tour<'_> {
 
     /// How many nodes are connected to the managers in a namespace; nothing where one does not tell.
     fn sessions_in(&self, namespace: &str) -> anyhow::Result<Option<u64>> {
+        self.sum_in(namespace, "skerry_edge_sessions")
+    }
+
+    /// How many sessions there were so far; nodes that come back have another one.
+    fn connections(&self) -> anyhow::Result<u64> {
+        until(PATIENCE, || self.sum_in(SEDNA, "skerry_edge_connections_total"))
+            .context("managers tell how often nodes connected")
+    }
+
+    /// A figure of the managers in a namespace; nothing where one does not tell.
+    fn sum_in(&self, namespace: &str, figure: &str) -> anyhow::Result<Option<u64>> {
         let told = |pod: &Value| -> Option<u64> {
             let pod = text(pod, "/metadata/name");
             let metrics = format!("/api/v1/namespaces/{namespace}/pods/{pod}:9090/proxy/metrics");
             let metrics = self.kubectl(&["get", "--raw", &metrics]).ok()?;
-            let figure = metrics
+            let told = metrics
                 .lines()
-                .find_map(|line| line.strip_prefix("skerry_edge_sessions "));
-            figure?.parse().ok()
+                .find_map(|line| line.strip_prefix(figure)?.strip_prefix(' '));
+            told?.parse().ok()
         };
         Ok(self.managers_in(namespace)?.iter().map(told).sum())
     }
@@ -273,6 +305,12 @@ impl Tour<'_> {
             "--tail=-1",
         ];
         self.wait_for_words(&log, sentence)
+    }
+
+    /// Waits until a job's status has so many rounds.
+    fn wait_for_round(&self, job: &str, round: usize) -> anyhow::Result<()> {
+        until(2 * PATIENCE, || Ok((self.rounds_of(job)?.len() >= round).then_some(())))
+            .with_context(|| format!("waiting for round {round}"))
     }
 
     /// The rounds of a job, as its status has them.
