@@ -12,10 +12,6 @@ use super::{
     writer::Database,
 };
 
-/// For how long figures are worth something that nobody has fetched: a week shows what a node did over a weekend without the
-/// cloud, and whoever looks at it later wants figures of now. Events and rounds are kept whatever their age.
-pub(super) const METRICS: Duration = Duration::from_secs(7 * 24 * 3600);
-
 /// How the age goes on.
 pub(super) struct Age {
     /// How old the store was when it was opened.

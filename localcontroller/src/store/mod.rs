@@ -10,6 +10,7 @@ mod changes;
 mod datasets;
 mod error;
 mod items;
+pub mod limits;
 mod open;
 mod outbox;
 mod schema;

@@ -20,7 +20,7 @@ use skerry_edge::{
     node::{Outgoing, Wanted},
 };
 
-use super::{age, error::StoreError, items::Workers, writer::Database};
+use super::{error::StoreError, items::Workers, limits, writer::Database};
 
 /// How much the outbox holds at most.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +36,13 @@ pub struct OutboxLimits {
 }
 
 impl Default for OutboxLimits {
-    /// Weeks of a few workers' reports, and little enough for the disk of a small node.
+    /// Those of a node.
     fn default() -> Self {
         Self {
-            bytes: 64 * 1024 * 1024,
-            count: 100_000,
-            homeless: 1_000,
-            metrics_age: age::METRICS,
+            bytes: limits::BYTES,
+            count: limits::REPORTS,
+            homeless: limits::HOMELESS,
+            metrics_age: limits::METRICS_AGE,
         }
     }
 }

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use skerry_edge::node::Outgoing;
 
 use super::{
-    super::{OutboxLimits, Store, StoreError, age::METRICS},
+    super::{OutboxLimits, Store, StoreError, limits::METRICS_AGE},
     Home, event, home, key, metrics, open, position, round,
 };
 
@@ -154,9 +154,9 @@ async fn figures_that_are_too_old_are_given_up_and_told_and_nothing_else_is() {
     ] {
         store.push(report).await.unwrap();
     }
-    clock.go_on(METRICS / 2);
+    clock.go_on(METRICS_AGE / 2);
     store.push(metrics("a", "w", 4)).await.unwrap();
-    clock.go_on(METRICS / 2);
+    clock.go_on(METRICS_AGE / 2);
     assert_eq!(store.give_up_old().await.unwrap(), 0, "to the second");
     clock.go_on(Duration::from_secs(1));
     assert_eq!(
@@ -165,14 +165,14 @@ async fn figures_that_are_too_old_are_given_up_and_told_and_nothing_else_is() {
         "of the first worker there is a newer one"
     );
     assert_eq!(owed(&store).await, ["rou", "eve", "met", "gap 1"]);
-    clock.go_on(METRICS);
+    clock.go_on(METRICS_AGE);
     assert_eq!(store.give_up_old().await.unwrap(), 1);
     assert_eq!(
         owed(&store).await,
         ["rou", "eve", "gap 1", "gap 1"],
         "the first may be on its way"
     );
-    clock.go_on(100 * METRICS);
+    clock.go_on(100 * METRICS_AGE);
     assert_eq!(store.give_up_old().await.unwrap(), 0);
 }
 
@@ -185,7 +185,7 @@ async fn age_goes_on_over_restarts_and_does_not_grow_while_nothing_runs() {
     // However long that was: the clock counts from the opening.
     for _day in 0..7 {
         let store = clock.open(&home).await;
-        clock.go_on(METRICS / 7);
+        clock.go_on(METRICS_AGE / 7);
         assert_eq!(store.give_up_old().await.unwrap(), 0);
         store.close().await;
     }
