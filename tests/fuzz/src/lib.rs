@@ -16,13 +16,17 @@
 pub mod campaign;
 mod fetching;
 mod identity;
+mod kept;
 mod link;
+mod manager_doors;
 pub mod mutate;
 mod node;
+mod node_door;
 mod resources;
 mod sedna;
 mod sessions;
 mod settings;
+mod visits;
 
 use std::{fmt, path::PathBuf};
 
@@ -94,7 +98,17 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "manager-door",
         reads: "whatever comes to the manager's port for nodes",
-        run: link::manager_door,
+        run: manager_doors::manager_door,
+    },
+    Target {
+        name: "sedna-door",
+        reads: "whatever comes to the manager's port for Sedna's own local controllers",
+        run: manager_doors::sedna_door,
+    },
+    Target {
+        name: "node-door",
+        reads: "whatever answers a node that dials its manager, ours or Sedna's",
+        run: node_door::node_door,
     },
     Target {
         name: "manager-session",

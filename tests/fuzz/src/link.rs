@@ -1,30 +1,11 @@
-//! The edge link: frames of both directions, and all that can come to the manager's port before and after an upgrade.
+//! The edge link: frames of both directions.
 
-use std::{
-    fmt, io,
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::fmt;
 
-use async_trait::async_trait;
-use axum::serve::Listener;
 use skerry_edge::{
-    Downstream, Epoch, ObjectKey, ReportPayload, Upstream,
-    cloud::Server,
-    limits,
+    Downstream, ReportPayload, Upstream, limits,
     message::{MessageError, Received},
 };
-use skerry_globalmanager::{
-    engine::Taken,
-    hub::{Answers, Hub, Reported, Reports},
-};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
-    runtime::Builder,
-    time::timeout,
-};
-use tokio_util::sync::CancellationToken;
 
 use crate::Came;
 
@@ -108,90 +89,6 @@ fn after_string(text: &str) -> &str {
         }
     }
     ""
-}
-
-/// Whatever comes is answered with little, and its connection ends by itself.
-pub(crate) fn manager_door(data: &[u8]) -> Came {
-    const PATIENCE: Duration = Duration::from_secs(600);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.unwrap().block_on(async {
-        let stop = CancellationToken::new();
-        let hub = Hub::with_jitter(|| 0.0);
-        hub.lead(term(), Arc::new(Engine));
-        let (mut here, there) = duplex(data.len().max(1));
-        let serving = tokio::spawn({
-            let (hub, stop) = (hub.clone(), stop.clone());
-            async move { hub.serve_on(Once(Some(there)), stop).await }
-        });
-        here.write_all(data).await.unwrap();
-        let mut answer = Vec::new();
-        let mut answers = here.take(1024 * 1024);
-        // A connection that is broken off has been answered.
-        let read = timeout(PATIENCE, answers.read_to_end(&mut answer)).await;
-        assert!(read.is_ok(), "the connection is still there after {PATIENCE:?}");
-        assert!(answer.len() < 64 * 1024, "{} bytes were answered", answer.len());
-        stop.cancel();
-        serving.await.unwrap();
-        assert_eq!(hub.doors().present(), (0, 0), "its place is not free again");
-        let answer = String::from_utf8_lossy(&answer);
-        let words: String = answer.split(['{', '\r']).take(2).collect();
-        match answer.strip_prefix("HTTP/1.1 101 ") {
-            Some(frames) => {
-                let said: Vec<_> = frames
-                    .split("{\"")
-                    .skip(1)
-                    .filter_map(|frame| frame.split('"').next())
-                    .collect();
-                Came::taken(said.join(" "))
-            }
-            None => Came::refused(words),
-        }
-    })
-}
-
-/// A manager's first term in a cluster.
-pub(crate) fn term() -> Server {
-    let epoch = Epoch {
-        lease: "lease".to_owned(),
-        transitions: 0,
-        made: None,
-    };
-    Server {
-        cluster: "cluster".to_owned(),
-        epoch,
-    }
-}
-
-/// One connection, and then none.
-struct Once(Option<DuplexStream>);
-
-impl Listener for Once {
-    type Io = DuplexStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (DuplexStream, SocketAddr) {
-        match self.0.take() {
-            Some(come) => (come, (Ipv4Addr::LOCALHOST, 40_000).into()),
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok((Ipv4Addr::LOCALHOST, 9000).into())
-    }
-}
-
-/// Takes all reports.
-struct Engine;
-
-#[async_trait]
-impl Reports for Engine {
-    async fn take(&self, _: &ObjectKey, reports: &[Reported]) -> Answers {
-        Answers {
-            each: vec![Taken::Accepted; reports.len()],
-            asked: false,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,24 +1,20 @@
 //! Both ends of a session, told whatever frames come, one a line. A line that begins with `!` lets so many milliseconds pass.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
-use jiff::Timestamp;
-use serde_json::json;
 use skerry_edge::{
-    Downstream, Item, ItemKey, Object, ObjectKey, Report, ReportPayload, Row, Upstream,
+    Downstream, Item, Upstream,
     cloud::{self, Peer},
     limits,
     message::{OutboxDepth, Received},
-    node::{self, Change, Identity, Outgoing},
+    node::{self, Identity},
 };
 
-use crate::{Came, link::term};
-
-/// Objects that the node should have, and reports that it has to make.
-const FEW: u64 = 3;
+use crate::{
+    Came,
+    kept::{FEW, Kept, object},
+    manager_doors::term,
+};
 
 /// A step of a session.
 enum Step<F> {
@@ -34,15 +30,6 @@ fn steps<'a, F: 'a>(text: &'a str, decode: impl Fn(&str) -> F + 'a) -> impl Iter
             Some(milliseconds) => Step::Passes(Duration::from_millis(milliseconds.parse::<u32>().unwrap_or(1).into())),
             None => Step::Frame(decode(line)),
         })
-}
-
-fn object(number: u64) -> Object {
-    Object {
-        key: ObjectKey::new("dataset", "default", format!("d{number}")),
-        uid: format!("uid-{number}"),
-        generation: 1,
-        body: json!({"number": number}).into(),
-    }
 }
 
 /// The manager's end.
@@ -137,16 +124,10 @@ pub(crate) fn node(data: &[u8]) -> Came {
     let Ok(text) = std::str::from_utf8(data) else {
         return Came::refused("not text");
     };
-    let identity = Identity {
-        node: "edge-1".to_owned(),
-        boot: "boot".to_owned(),
-        agent: "0.1.0".to_owned(),
-    };
     let mut world = World {
-        session: node::Session::new(identity, None, 0),
+        session: empty_node(),
         now: Duration::ZERO,
-        rows: BTreeMap::new(),
-        outbox: (1..=FEW).collect(),
+        kept: Kept::default(),
         ways: Vec::new(),
     };
     world.tell(node::Input::Tick);
@@ -162,12 +143,21 @@ pub(crate) fn node(data: &[u8]) -> Came {
     Came::taken(world.ways.join(" "))
 }
 
+/// The session of a node that holds nothing.
+pub(crate) fn empty_node() -> node::Session {
+    let identity = Identity {
+        node: "edge-1".to_owned(),
+        boot: "boot".to_owned(),
+        agent: "0.1.0".to_owned(),
+    };
+    node::Session::new(identity, None, 0)
+}
+
 /// What a node's session works with.
 struct World {
     session: node::Session,
     now: Duration,
-    rows: BTreeMap<ItemKey, Row>,
-    outbox: Vec<u64>,
+    kept: Kept,
     ways: Vec<&'static str>,
 }
 
@@ -203,31 +193,20 @@ impl World {
                 }),
             ),
             node::Output::Store(batch) => {
-                assert!(
-                    batch.changes.len() <= limits::BATCH_CHANGES,
-                    "{} changes at once",
-                    batch.changes.len()
-                );
-                for change in &batch.changes {
-                    self.change(change);
-                }
-                let holds = self.rows.len() as u64;
+                let holds = self.kept.store(&batch);
                 ("store", Some(node::Input::Stored { holds }))
             }
-            node::Output::ReadRows => ("rows", Some(node::Input::Rows(self.rows.values().cloned().collect()))),
-            node::Output::Fetch(wanted) => {
-                let picked = wanted.pick(self.outbox.iter().map(|&seq| outgoing(seq)));
-                ("fetch", Some(node::Input::Fetched(picked)))
-            }
+            node::Output::ReadRows => ("rows", Some(node::Input::Rows(self.kept.rows()))),
+            node::Output::Fetch(wanted) => ("fetch", Some(node::Input::Fetched(self.kept.fetch(&wanted)))),
             node::Output::Weigh => {
                 let waiting = OutboxDepth {
-                    messages: self.outbox.len() as u64,
+                    messages: self.kept.waiting(),
                     bytes: 0,
                 };
                 ("weigh", Some(node::Input::Weighed(Some(waiting))))
             }
             node::Output::Settle { seq, .. } => {
-                self.outbox.retain(|known| *known != seq);
+                self.kept.settle(seq);
                 ("settle", None)
             }
         };
@@ -236,27 +215,6 @@ impl World {
         }
         input
     }
-
-    fn change(&mut self, change: &Change) {
-        match change.row() {
-            Some(row) => drop(self.rows.insert(row.key.clone(), row)),
-            None => drop(self.rows.remove(&change.key())),
-        }
-    }
-}
-
-fn outgoing(seq: u64) -> Outgoing {
-    if seq == FEW {
-        return Outgoing::Gap { seq, count: 2 };
-    }
-    Outgoing::Report(Report {
-        seq,
-        id: None,
-        key: object(seq).key,
-        uid: format!("uid-{seq}"),
-        observed_at: Timestamp::UNIX_EPOCH,
-        payload: ReportPayload::DatasetSamples { count: seq },
-    })
 }
 
 #[cfg(test)]
