@@ -14,12 +14,16 @@ use kube::{
     client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use tokio::time::timeout;
 use tower::{BoxError, Service};
 
 use crate::{config, metrics::Metrics};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long the head of an answer may take: a little longer than what the API server itself gives a request, which is a
+/// minute. What follows it of a watch is waited for by its watcher.
+const ANSWER: Duration = Duration::from_secs(65);
 
 /// Connects as configured.
 pub async fn connect(config: &config::Config, metrics: Arc<Metrics>) -> anyhow::Result<Client> {
@@ -48,7 +52,8 @@ pub async fn connect(config: &config::Config, metrics: Arc<Metrics>) -> anyhow::
     Ok(Client::new(Counted { inner: client, metrics }, namespace))
 }
 
-/// Counts requests by verb and answer.
+/// Counts requests by verb and answer, and gives up those that are not answered: a connection of which half is gone brings
+/// neither an answer nor an error.
 #[derive(Clone)]
 struct Counted {
     inner: Client,
@@ -68,9 +73,10 @@ impl Service<Request<Body>> for Counted {
         let verb = verb(&request);
         let Self { inner, metrics } = self.clone();
         Box::pin(async move {
-            let answer = inner.send(request).await;
+            let answer = timeout(ANSWER, inner.send(request)).await;
+            let answer = answer.map_err(BoxError::from).and_then(|answer| Ok(answer?));
             metrics.called(verb, answer.as_ref().map_or(0, |answer| answer.status().as_u16()));
-            Ok(answer?)
+            answer
         })
     }
 }
@@ -86,5 +92,32 @@ fn verb(request: &Request<Body>) -> &'static str {
         "PATCH" => "patch",
         "DELETE" => "delete",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::{Api, api::WatchParams};
+    use tokio::time::Instant;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_never_answered_is_given_up() {
+        let silent = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, BoxError>>());
+        let counted = Counted {
+            inner: Client::new(silent, "default"),
+            metrics: Arc::default(),
+        };
+        let pods: Api<Pod> = Api::default_namespaced(Client::new(counted, "default"));
+        let began = Instant::now();
+        pods.get("p").await.unwrap_err();
+        assert_eq!(began.elapsed().as_secs(), ANSWER.as_secs());
+        assert!(pods.watch(&WatchParams::default(), "1").await.is_err());
+        assert_eq!(began.elapsed().as_secs(), 2 * ANSWER.as_secs());
     }
 }

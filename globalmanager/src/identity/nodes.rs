@@ -26,9 +26,14 @@ pub(super) fn resources(client: &Client, namespace: &str) -> Api<DynamicObject> 
     Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<EdgeNode>(&()))
 }
 
+/// For how many seconds one watch goes on, which kube takes for dead when it brings nothing for five seconds longer: a
+/// connection of which half is gone brings neither news nor an error, and who is revoked has to go.
+const WATCH: u32 = 5;
+
 /// Keeps the hub told of what is revoked. While the watch is broken, what was known stays.
 pub(super) async fn watch(client: Client, namespace: String, hub: Hub) {
-    let events = watcher(resources(&client, &namespace), watcher::Config::default()).default_backoff();
+    let config = watcher::Config::default().timeout(WATCH);
+    let events = watcher(resources(&client, &namespace), config).default_backoff();
     let mut events = std::pin::pin!(events);
     let (mut known, mut listed) = (Known::default(), None);
     while let Some(event) = events.next().await {

@@ -7,12 +7,14 @@
 //! | slowness: in TLS, in the upgrade, after it | `slow` |
 //! | size: frames, what frames claim to be, heads | `large` |
 //! | number: connections, names | `many` |
+//! | slowness and size, where Sedna's agents come | `agents` |
 //! | what is no message | `malformed` |
 //! | the same again, in another order, about what is another's | `repeated` |
 
 // A set-up that fails is the test's verdict.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+mod agents;
 #[path = "../common/mod.rs"]
 mod common;
 mod large;

@@ -300,7 +300,12 @@ pub(crate) struct Wire<Io>(pub(crate) Io);
 impl<Io: AsyncRead + AsyncWrite + Unpin> Wire<Io> {
     /// Asks for a WebSocket; the head of the answer.
     pub(crate) async fn upgrade(&mut self) -> String {
-        self.0.write_all(UPGRADE.as_bytes()).await.unwrap();
+        self.ask(UPGRADE).await
+    }
+
+    /// Sends this head; that of the answer.
+    pub(crate) async fn ask(&mut self, head: &str) -> String {
+        self.0.write_all(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
             match self.0.read_u8().await {

@@ -13,7 +13,7 @@ use skerry_globalmanager::{hub::Part, identity::sessions::Sessions};
 use skerry_sandbox::api::{Fault, Match, Verb};
 use tokio::task::JoinSet;
 
-use crate::party::{Cluster, Node};
+use crate::{node::Node, party::Cluster};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 

@@ -5,15 +5,19 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod asking;
+mod clocks;
 #[path = "../common/mod.rs"]
 mod common;
+mod node;
 mod party;
 mod seen;
+mod watching;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams};
-use party::{Cluster, Manager, NoReports, Node, Said, plain, say_in_plain};
+use node::Node;
+use party::{Cluster, Manager, NoReports, Said, plain, say_in_plain};
 use skerry_crds::skerry::v1alpha1::EdgeNode;
 use skerry_edge::{
     Upstream,

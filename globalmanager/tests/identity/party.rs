@@ -1,4 +1,4 @@
-//! The parties: a cluster, managers of it, and nodes.
+//! The parties: a cluster, managers of it, and whoever connects to those.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -11,13 +11,12 @@ use kube::{
     Api, Client,
     api::{ListParams, ObjectMeta, PostParams},
 };
-use rustls::{ClientConfig, pki_types::CertificateDer};
+use rustls::ClientConfig;
 use skerry_crds::names::identity::{AUTHORITY, JOIN_TOKEN_TYPE};
 use skerry_edge::{
     Downstream, ObjectKey, Upstream,
     identity::{
-        Authority, Issued, JOIN, JoinRequest, JoinToken, NodeCertificate, NodeKey, RENEW, RenewRequest, SigningRequest,
-        certificate_pem, read_certificate,
+        Authority, JoinToken,
         trust::{Trust, node_config},
     },
     limits::SUBPROTOCOL,
@@ -38,7 +37,7 @@ use skerry_sandbox::{ApiServer, api::Faults};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::common::first_term;
+use crate::{common::first_term, node::Node};
 
 const NAMESPACE: &str = "default";
 
@@ -95,6 +94,11 @@ impl Cluster {
     }
 
     pub(crate) async fn manager_for(&self, terms: Terms) -> Manager {
+        self.manager_by(self.client(), terms).await
+    }
+
+    /// One that reaches the API server by this client.
+    pub(crate) async fn manager_by(&self, client: Client, terms: Terms) -> Manager {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, hub, stop) = (
             listener.local_addr().unwrap(),
@@ -103,7 +107,7 @@ impl Cluster {
         );
         hub.lead(first_term(), Arc::new(NoReports));
         let identity = Identity {
-            client: self.client(),
+            client,
             namespace: NAMESPACE.to_owned(),
             cluster: "cluster".to_owned(),
             terms,
@@ -201,7 +205,7 @@ impl Reports for NoReports {
 pub(crate) struct Manager {
     address: SocketAddr,
     pub(crate) plain: SocketAddr,
-    authority: Authority,
+    pub(crate) authority: Authority,
     pub(crate) hub: Hub,
     stop: CancellationToken,
     serving: JoinHandle<()>,
@@ -278,7 +282,7 @@ impl Manager {
         }
     }
 
-    async fn ask(&self, config: ClientConfig, path: &str, body: String) -> Result<(u16, String), String> {
+    pub(crate) async fn ask(&self, config: ClientConfig, path: &str, body: String) -> Result<(u16, String), String> {
         let asked = https(config).post(format!("https://{}{path}", self.address));
         let asked = asked.header("content-type", "application/json").body(body);
         let answer = asked.send().await.map_err(|error| error.to_string())?;
@@ -379,87 +383,6 @@ impl<D: Dialer> Session<D> {
                 Said::Welcome => {}
                 said => return said,
             }
-        }
-    }
-}
-
-/// A node.
-pub(crate) struct Node {
-    name: String,
-    key: NodeKey,
-    certificate: Option<CertificateDer<'static>>,
-    believes: Option<CertificateDer<'static>>,
-}
-
-impl Node {
-    /// One that has not joined.
-    pub(crate) fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            key: NodeKey::generate().unwrap(),
-            certificate: None,
-            believes: None,
-        }
-    }
-
-    /// One that `authority` has certified, and that believes `believed`.
-    pub(crate) fn certified(
-        name: &str,
-        authority: &Authority,
-        believed: &Authority,
-        issued: Timestamp,
-        lifetime: SignedDuration,
-    ) -> Self {
-        let mut node = Self::new(name);
-        let request = node.key.request().unwrap();
-        node.certificate = Some(authority.issue(name, &request, issued, lifetime).unwrap());
-        node.believes = Some(believed.certificate().clone());
-        node
-    }
-
-    pub(crate) fn expires(&self) -> Timestamp {
-        NodeCertificate::read(self.certificate.as_ref().unwrap())
-            .unwrap()
-            .expires
-    }
-
-    fn config(&self, authority: &Authority) -> ClientConfig {
-        let believed = self.believes.clone().unwrap_or_else(|| authority.certificate().clone());
-        let shown = self.certificate.clone().map(|certificate| (certificate, &self.key));
-        node_config(Trust::Authority(believed), shown).unwrap()
-    }
-
-    pub(crate) async fn join(&mut self, manager: &Manager, token: &JoinToken) -> Result<(), String> {
-        let question = JoinRequest {
-            node: self.name.clone(),
-            token: token.clone(),
-            request: SigningRequest::of(&self.key).unwrap(),
-        };
-        let config = node_config(Trust::Fingerprint(token.authority), None).unwrap();
-        let question = serde_json::to_string(&question).unwrap();
-        self.take(manager.ask(config, JOIN, question).await?).map(|_| ())
-    }
-
-    /// Whether it was given another certificate.
-    pub(crate) async fn renew(&mut self, manager: &Manager) -> Result<bool, String> {
-        let request = SigningRequest::of(&self.key).unwrap();
-        let question = serde_json::to_string(&RenewRequest { request }).unwrap();
-        self.take(manager.ask(self.config(&manager.authority), RENEW, question).await?)
-    }
-
-    fn take(&mut self, (status, text): (u16, String)) -> Result<bool, String> {
-        match status {
-            200 => {
-                let issued: Issued = serde_json::from_str(&text).unwrap();
-                let certificate = read_certificate(&issued.certificate).unwrap();
-                assert_eq!(certificate_pem(&certificate), issued.certificate);
-                assert_eq!(NodeCertificate::read(&certificate).unwrap().node, self.name);
-                self.certificate = Some(certificate);
-                self.believes = Some(read_certificate(&issued.authority).unwrap());
-                Ok(true)
-            }
-            204 => Ok(false),
-            refused => Err(format!("{refused}: {text}")),
         }
     }
 }

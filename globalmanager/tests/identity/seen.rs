@@ -15,7 +15,7 @@ use super::joined;
 const SLOW: Duration = Duration::from_secs(10);
 
 /// Lets so much time pass for the manager, and everything happen that follows by itself.
-async fn pass(time: Duration) {
+pub(crate) async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();

@@ -5,6 +5,7 @@ mod cluster;
 mod edits;
 mod flood;
 mod lines;
+mod many;
 mod network;
 mod node;
 mod old_agents;

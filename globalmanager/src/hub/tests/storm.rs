@@ -37,7 +37,7 @@ impl Reports for NoReports {
 }
 
 /// A node's session, or when it is to come back.
-async fn come(dialer: &PipeDialer, node: usize) -> Result<NodeSocket<DuplexStream>, Duration> {
+pub(super) async fn come(dialer: &PipeDialer, node: usize) -> Result<NodeSocket<DuplexStream>, Duration> {
     let mut socket = client::connect(dialer).await.unwrap();
     socket.send(Upstream::Hello(Hello {
         node: format!("edge-{node}"),

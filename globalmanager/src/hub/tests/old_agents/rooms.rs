@@ -1,6 +1,16 @@
 //! How many agents there may be: of nodes on which something is placed, and of others.
 
+use skerry_edge::sedna::gateway::MAX_MESSAGE;
+
 use super::*;
+
+/// More than there may be of those on which nothing is placed.
+const MANY: usize = 512;
+
+const _: () = assert!(MAX_MESSAGE <= 180 << 10, "docs/edge-limits.md says so");
+
+/// Long enough for one that has gone to be gone, and too short for those that say nothing to be given up.
+const GONE: Duration = Duration::from_secs(10);
 
 /// Dials under other names until one is refused.
 async fn fill(dialer: &PipeDialer, names: &str) -> Vec<SednaLc> {
@@ -14,8 +24,18 @@ async fn fill(dialer: &PipeDialer, names: &str) -> Vec<SednaLc> {
                 return let_in;
             }
         }
-        assert!(let_in.len() < 512, "names alone fill all places");
+        assert!(let_in.len() < MANY, "names alone fill all places");
     }
+}
+
+/// Places a Dataset on each of so many nodes.
+async fn place(cluster: &Cluster, names: &str, count: usize) {
+    for number in 0..count {
+        let spec = json!({"url": "/d.txt", "format": "txt", "nodeName": format!("{names}-{number}")});
+        let name = format!("d-{names}-{number}");
+        cluster.create(&object("Dataset", &name, &spec)).await;
+    }
+    sleep(Duration::from_secs(5)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -24,7 +44,7 @@ async fn names_on_which_nothing_is_placed_take_the_places_of_no_others() {
     let mut idle = fill(&dialer, "invented").await;
     let _lc = SednaLc::up_to_date(&dialer).await;
     idle.pop();
-    settle().await;
+    sleep(GONE).await;
     SednaLc::dial(&dialer, "invented-again", Held::new())
         .await
         .expect("there is a place again");
@@ -34,12 +54,33 @@ async fn names_on_which_nothing_is_placed_take_the_places_of_no_others() {
 async fn those_that_came_before_anything_was_planned_take_the_places_of_no_others() {
     let (cluster, dialer) = world(OldAgents::default()).await;
     let early = fill(&dialer, "early").await;
-    for number in 0..early.len() {
-        let spec = json!({"url": "/d.txt", "format": "txt", "nodeName": format!("early-{number}")});
-        cluster.create(&object("Dataset", &format!("d-{number}"), &spec)).await;
-    }
-    sleep(Duration::from_secs(5)).await;
+    place(&cluster, "early", early.len()).await;
     assert_eq!(cluster.hub.snapshot().sessions, early.len(), "they are still there");
     let idle = fill(&dialer, "invented").await;
     assert_eq!(idle.len(), early.len());
+}
+
+/// A count of a Dataset's samples, in so many bytes.
+fn count_in(samples: u64, bytes: usize) -> String {
+    let content = STANDARD.encode(json!({"numberOfSamples": samples}).to_string());
+    let header = json!({"namespace": "default", "resourceKind": "dataset", "resourceName": "d", "operation": "status"});
+    let message = json!({"header": header, "content": content}).to_string();
+    format!("{message}{}", " ".repeat(bytes - message.len()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_of_the_largest_size_is_taken_and_one_byte_more_ends_the_connection() {
+    let (cluster, dialer) = world(OldAgents::default()).await;
+    let mut lc = SednaLc::up_to_date(&dialer).await;
+    lc.say(&count_in(7, MAX_MESSAGE)).await;
+    lc.settle().await;
+    let counted = async || cluster.status(&dataset()).await["numberOfSamples"].clone();
+    assert_eq!(counted().await, 7);
+
+    // It may be over before all was sent.
+    let _ = lc.wire.send(Message::text(count_in(8, MAX_MESSAGE + 1))).await;
+    lc.ended().await;
+    settle().await;
+    assert_eq!(counted().await, 7, "nothing of it is taken");
+    assert_eq!(cluster.hub.snapshot().sessions, 0);
 }
