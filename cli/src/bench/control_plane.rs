@@ -67,7 +67,7 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
     let (small, large) =
         rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
     left?;
-    figures::report("control_plane", &[small, large], args.json)
+    figures::report("control_plane", &[small, large], args.json).map(drop)
 }
 
 async fn rounds(plane: &Plane, size: Size) -> Result<(Round, Round), Failure> {

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
+use skerry_bounds::Figure;
 
 use crate::failure::{Failure, print};
 
@@ -37,15 +37,6 @@ impl Round {
     }
 }
 
-/// One line of what programs read.
-#[derive(Serialize)]
-struct Line<'a> {
-    name: String,
-    value: f64,
-    unit: &'a str,
-    conditions: &'a Map<String, Value>,
-}
-
 /// The circumstances of a measurement, and with them those of any.
 pub(super) fn conditions<'a>(own: impl IntoIterator<Item = (&'a str, Value)>, server: &str) -> Map<String, Value> {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
@@ -65,50 +56,47 @@ pub(super) fn percentile(sorted: &[f64], share: usize) -> f64 {
 }
 
 /// Prints rounds of one measurement, the later ones with more load than the first, and how each figure grew from the first
-/// to the last.
-pub(super) fn report(bench: &str, rounds: &[Round], json: bool) -> Result<(), Failure> {
-    print(&if json {
-        lines(bench, rounds)?
-    } else {
-        table(bench, rounds)
-    })
+/// to the last. All of these figures.
+pub(super) fn report(bench: &str, rounds: &[Round], json: bool) -> Result<Vec<Figure>, Failure> {
+    let figures = figures(bench, rounds);
+    print(&if json { lines(&figures)? } else { table(bench, rounds) })?;
+    Ok(figures)
 }
 
-fn lines(bench: &str, rounds: &[Round]) -> Result<String, Failure> {
+fn lines(figures: &[Figure]) -> Result<String, Failure> {
     let mut text = String::new();
-    let mut line = |line: Line<'_>| {
+    for figure in figures {
         let line =
-            serde_json::to_string(&line).map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+            serde_json::to_string(figure).map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
         text.push_str(&line);
         text.push('\n');
-        Ok::<_, Failure>(())
-    };
-    for round in rounds {
-        for (name, value, unit) in &round.figures {
-            let (name, conditions) = (format!("{bench}.{name}"), &round.conditions);
-            let value = *value;
-            line(Line {
-                name,
-                value,
-                unit,
-                conditions,
-            })?;
-        }
     }
-    let [first, .., last] = rounds else { return Ok(text) };
+    Ok(text)
+}
+
+fn figures(bench: &str, rounds: &[Round]) -> Vec<Figure> {
+    let taken = rounds.iter().flat_map(|round| {
+        let figures = round.figures.iter();
+        figures.map(|(name, value, unit)| Figure {
+            name: format!("{bench}.{name}"),
+            value: *value,
+            unit: (*unit).to_owned(),
+            conditions: round.conditions.clone(),
+        })
+    });
+    let mut figures: Vec<_> = taken.collect();
+    let [first, .., last] = rounds else { return figures };
     let both: Map<_, _> = [("from", &first.conditions), ("to", &last.conditions)]
         .map(|(key, conditions)| (key.to_owned(), json!(conditions)))
         .into_iter()
         .collect();
-    for (name, value) in growth(rounds) {
-        line(Line {
-            name: format!("{bench}.{name}.growth"),
-            value,
-            unit: "ratio",
-            conditions: &both,
-        })?;
-    }
-    Ok(text)
+    figures.extend(growth(rounds).into_iter().map(|(name, value)| Figure {
+        name: format!("{bench}.{name}.growth"),
+        value,
+        unit: "ratio".to_owned(),
+        conditions: both.clone(),
+    }));
+    figures
 }
 
 /// How many times the figure of the first round that of the last is; left out where the first is nought.
@@ -186,7 +174,7 @@ mod tests {
 
     #[test]
     fn programs_read_one_object_a_line() {
-        let text = lines("plane", &[round(10, 2.0), round(20, 5.0)]).unwrap();
+        let text = lines(&figures("plane", &[round(10, 2.0), round(20, 5.0)])).unwrap();
         let read: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read.len(), 5, "{text}");
         assert_eq!(
@@ -210,7 +198,7 @@ mod tests {
 
     #[test]
     fn one_round_alone_does_not_grow() {
-        assert_eq!(lines("plane", &[round(10, 2.0)]).unwrap().lines().count(), 2);
+        assert_eq!(figures("plane", &[round(10, 2.0)]).len(), 2);
         assert!(!table("plane", &[round(10, 2.0)]).contains('x'));
     }
 

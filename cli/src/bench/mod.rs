@@ -1,6 +1,7 @@
 //! `skerry bench`: what the parts cost and how fast they are, measured on whatever they are pointed at.
 //!
-//! A bench prints figures and judges none of them.
+//! A bench prints figures. It judges them where all were measured at the sizes that their bounds are for; elsewhere that is left to
+//! whoever runs it.
 
 mod children;
 mod control_plane;

@@ -10,9 +10,9 @@ use std::{
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
+use skerry_bounds::{Bounds, EDGE, Figure, MANAGER};
 
 use crate::{
-    bounds::{Bounds, EDGE, Figure, MANAGER},
     control_plane::{ALONE, ControlPlane, Processors, Site},
     enclosure::FOLDER,
     programs::{built, command_line},

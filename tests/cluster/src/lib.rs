@@ -5,7 +5,6 @@ pub mod abilities;
 pub mod artifacts;
 pub mod bad_link;
 pub mod benches;
-pub mod bounds;
 pub mod control;
 pub mod control_plane;
 pub mod enclosure;

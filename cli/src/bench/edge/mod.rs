@@ -35,7 +35,8 @@ mod world;
 
 use std::path::PathBuf;
 
-use clap::{ValueEnum, value_parser};
+use clap::{Args as _, Command, FromArgMatches as _, ValueEnum, value_parser};
+use skerry_bounds::{Figure, WHOLE_EDGE};
 use tokio_util::sync::CancellationToken;
 
 use self::{declared::Kind, world::World};
@@ -66,7 +67,7 @@ pub(crate) struct Args {
 }
 
 /// How much of everything.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, PartialEq, clap::Args)]
 struct Sizes {
     /// How many nodes are told of edits
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=50_000))]
@@ -208,6 +209,14 @@ impl Measurement {
     }
 }
 
+impl Sizes {
+    /// Those of a bench without arguments.
+    fn full() -> Result<Self, clap::Error> {
+        let matches = Self::augment_args(Command::new("edge")).try_get_matches_from(["edge"])?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
 impl Args {
     fn measurements(&self) -> Vec<Measurement> {
         let wanted = match self.only.as_slice() {
@@ -216,6 +225,11 @@ impl Args {
         };
         let possible = |measurement: &&Measurement| !self.borrows() || !measurement.is_for_its_own();
         wanted.iter().filter(possible).copied().collect()
+    }
+
+    /// Whether everything is measured, at full size: that is what the bounds are for.
+    fn is_whole(&self) -> bool {
+        self.only.is_empty() && self.kubeconfig.is_none() && Sizes::full().is_ok_and(|full| full == self.sizes)
     }
 
     /// Whether it measures on a control plane that others use.
@@ -243,6 +257,7 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
         .iter()
         .map(|measurement| measurement.connections(&args.sizes));
     files::raise(connections.max().unwrap_or_default())?;
+    let mut figures = Vec::new();
     for measurement in measurements {
         let mut rounds = Vec::new();
         for size in measurement.rounds(&args.sizes) {
@@ -253,9 +268,24 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
             }
             rounds.push(taken);
         }
-        figures::report("edge", &rounds, args.json)?;
+        figures.extend(figures::report("edge", &rounds, args.json)?);
     }
-    Ok(())
+    if args.is_whole() { judge(&figures) } else { Ok(()) }
+}
+
+/// Says which of these figures, which are all, are out of bounds.
+fn judge(figures: &[Figure]) -> Result<(), Failure> {
+    let broken = WHOLE_EDGE.broken(figures, true);
+    for broken in &broken {
+        say(broken);
+    }
+    match broken.len() {
+        0 => Ok(()),
+        number => Err(Failure::new(
+            format!("{number} figures are out of bounds"),
+            "each is named above; the bounds are for a release build on two cores that nothing else uses",
+        )),
+    }
 }
 
 async fn round(measurement: Measurement, size: u32, args: &Args, stop: &CancellationToken) -> Result<Round, Failure> {
@@ -316,6 +346,27 @@ mod tests {
         assert_eq!(Measurement::Distance.rounds(&args.sizes), [0, 20, 100, 300]);
         assert_eq!((args.sizes.objects, args.sizes.quick_edits), (20_000, 5));
         assert_eq!((args.sizes.services, args.sizes.storm), (5000, 5000));
+    }
+
+    #[test]
+    fn bounds_are_for_everything_at_full_size() {
+        for words in [&[][..], &["--json"], &["--nodes=1000"]] {
+            assert!(args(words).is_whole(), "{words:?}");
+        }
+        for words in [
+            &["--only=edits"][..],
+            &["--kubeconfig=k", "--exclusive"],
+            &["--nodes=999"],
+            &["--delays=0,20"],
+            &["--local-controller=lc"],
+        ] {
+            assert!(!args(words).is_whole(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn figures_out_of_bounds_end_the_bench_with_a_failure() {
+        assert!(judge(&[]).is_err(), "none was measured");
     }
 
     #[test]
