@@ -18,7 +18,7 @@ use skerry_edge::{
 };
 use skerry_globalmanager::{
     engine::Taken,
-    hub::{Answers, Hub, OldAgents, Part, Reported, Reports},
+    hub::{Answers, Hub, OldAgents, Part, Reported, Reports, Snapshot},
 };
 use tokio::{
     io::{DuplexStream, duplex},
@@ -76,12 +76,28 @@ fn came(data: &[u8], door: impl AsyncFnOnce(Hub, Once, CancellationToken), word:
         assert_eq!(hub.doors().present(), (0, 0), "its place is not free again");
         let shut = timeout(PATIENCE, hub.shut_down()).await;
         assert!(shut.is_ok(), "its session is still there after {PATIENCE:?}");
-        let reported = engine.has_heard();
+        let seen = hub.snapshot();
+        assert_eq!(seen.sessions, 0, "a node is connected whose connection is over");
+        engine.heard_only_what_is_placed();
         match answered(&answer, word) {
-            Came::Taken(words) if reported => Came::taken(format!("{words} and reported")),
-            came => came,
+            Came::Taken(words) => Came::taken(format!("{words}, {}", seen_as(&seen))),
+            Came::Refused(words) => Came::refused(format!("{words}, {}", seen_as(&seen))),
         }
     })
+}
+
+/// What operators see of one connection: more than it was answered.
+fn seen_as(seen: &Snapshot) -> String {
+    let why = [&seen.refused, &seen.reports_denied, &seen.ended];
+    let words = why.into_iter().flat_map(|counted| counted.keys().copied());
+    let counts = [
+        ("acked", seen.acked),
+        ("accepted", seen.reports_accepted),
+        ("given up", seen.reports_given_up),
+        ("unknown", seen.unknown_frames),
+    ];
+    let counted = counts.into_iter().filter(|(_, count)| *count > 0).map(|(word, _)| word);
+    words.chain(counted).collect::<Vec<_>>().join(" ")
 }
 
 /// A manager's first term in a cluster.
@@ -148,8 +164,8 @@ impl Listener for Once {
 struct Engine(Mutex<BTreeSet<ObjectKey>>);
 
 impl Engine {
-    /// Whether anything was reported; of what is placed on the node, and of nothing else.
-    fn has_heard(&self) -> bool {
+    /// Nobody may report on anything else.
+    fn heard_only_what_is_placed(&self) {
         let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let placed = placed().map(|part| part.object.key);
         for key in heard.iter() {
@@ -158,7 +174,6 @@ impl Engine {
                 "a report on {key} was taken, which the node does not have"
             );
         }
-        !heard.is_empty()
     }
 }
 
