@@ -143,7 +143,8 @@ impl Node {
         let tasks = self.tasks()?;
         let process = tasks.get(container).context("the container runs")?;
         // The host has process numbers of its own.
-        Ok(format!("/proc/{}/root/proc/{process}/ns/net", self.init()?).into())
+        let disk = PathBuf::from(format!("/proc/{}/root", self.init()?));
+        Ok(disk.join(format!("proc/{process}/ns/net")))
     }
 
     /// Kills a container, as the kernel does that is out of memory.
