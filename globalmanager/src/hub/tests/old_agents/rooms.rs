@@ -4,8 +4,8 @@ use skerry_edge::sedna::gateway::MAX_MESSAGE;
 
 use super::*;
 
-/// More than there may be of those on which nothing is placed.
-const MANY: usize = 512;
+/// Agents at once, as `docs/edge-limits.md` says.
+const AGENTS: usize = 512;
 
 const _: () = assert!(MAX_MESSAGE <= 180 << 10, "docs/edge-limits.md says so");
 
@@ -24,7 +24,7 @@ async fn fill(dialer: &PipeDialer, names: &str) -> Vec<SednaLc> {
                 return let_in;
             }
         }
-        assert!(let_in.len() < MANY, "names alone fill all places");
+        assert!(let_in.len() <= AGENTS, "there is no end of them");
     }
 }
 
@@ -42,6 +42,7 @@ async fn place(cluster: &Cluster, names: &str, count: usize) {
 async fn names_on_which_nothing_is_placed_take_the_places_of_no_others() {
     let (_cluster, dialer) = world(OldAgents::default()).await;
     let mut idle = fill(&dialer, "invented").await;
+    assert!(idle.len() < AGENTS, "names alone fill all places");
     let _lc = SednaLc::up_to_date(&dialer).await;
     idle.pop();
     sleep(GONE).await;
@@ -58,6 +59,20 @@ async fn those_that_came_before_anything_was_planned_take_the_places_of_no_other
     assert_eq!(cluster.hub.snapshot().sessions, early.len(), "they are still there");
     let idle = fill(&dialer, "invented").await;
     assert_eq!(idle.len(), early.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_so_many_in_all_wherever_something_is_placed() {
+    let (cluster, dialer) = world(OldAgents::default()).await;
+    place(&cluster, "edge", AGENTS + 1).await;
+    let mut let_in = fill(&dialer, "edge").await;
+    assert_eq!(let_in.len(), AGENTS);
+    assert_eq!(cluster.hub.snapshot().refused, [("agents", 1)].into());
+    let_in.pop();
+    sleep(GONE).await;
+    SednaLc::dial(&dialer, &format!("edge-{AGENTS}"), Held::new())
+        .await
+        .expect("there is a place again");
 }
 
 /// A count of a Dataset's samples, in so many bytes.
