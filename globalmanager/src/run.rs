@@ -110,6 +110,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
             only: config.namespace.clone(),
             identity: Identity {
                 client: client.clone(),
+                watches: client::connect(&config, metrics.clone()).await?,
                 namespace: config.lease_namespace.clone(),
                 cluster: String::new(),
                 terms,

@@ -58,6 +58,7 @@ async fn serving() -> World {
     secrets.create(&PostParams::default(), &secret).await.unwrap();
     let identity = Identity {
         client: server.client(),
+        watches: server.client(),
         namespace: "default".to_owned(),
         cluster: "cluster".to_owned(),
         terms: Terms::default(),

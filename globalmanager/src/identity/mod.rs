@@ -14,6 +14,7 @@
 mod authority;
 mod nodes;
 pub mod operator;
+mod revoked;
 mod routes;
 pub mod sessions;
 mod tokens;
@@ -107,6 +108,9 @@ fn api(what: &'static str) -> impl Fn(kube::Error) -> IdentityError {
 pub struct Identity {
     /// Of the API server.
     pub client: Client,
+    /// Of the API server, for the watch of who is revoked alone. Where the network drops all connections, each that another
+    /// request had left in the pool would have to be found dead first.
+    pub watches: Client,
     /// Where Secrets and `EdgeNode`s are.
     pub namespace: String,
     /// The uid of the cluster: the authority is called after it.
@@ -139,7 +143,7 @@ impl Identity {
             .map_err(|error| tls(&error))?;
         let listener = TlsListener::new(listener, Arc::new(config), hub.doors()).map_err(|error| tls(&error))?;
         tracing::info!(authority = %authority.fingerprint(), "nodes can connect over TLS");
-        let revocations = nodes::watch(self.client.clone(), self.namespace.clone(), hub.clone());
+        let revocations = revoked::watch(nodes::resources(&self.watches, &self.namespace), hub.clone());
         let told = sessions::tell(self.client.clone(), self.namespace.clone(), hub.clone());
         let router = routes::router(self, authority, &hub);
         tokio::select! {

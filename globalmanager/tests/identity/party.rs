@@ -88,6 +88,11 @@ impl Cluster {
         self.0.faults()
     }
 
+    /// Forgets what came until now: whoever was not told has to look anew.
+    pub(crate) fn compact(&self) {
+        self.0.compact();
+    }
+
     /// A manager that leads.
     pub(crate) async fn manager(&self) -> Manager {
         self.manager_for(Terms::default()).await
@@ -107,7 +112,8 @@ impl Cluster {
         );
         hub.lead(first_term(), Arc::new(NoReports));
         let identity = Identity {
-            client,
+            client: client.clone(),
+            watches: client,
             namespace: NAMESPACE.to_owned(),
             cluster: "cluster".to_owned(),
             terms,

@@ -36,6 +36,7 @@ async fn a_node_joins_and_is_turned_away_with_the_rights_of_the_chart() {
     let address = listener.local_addr().unwrap().to_string();
     let identity = Identity {
         client: cluster.api.manager("manager"),
+        watches: cluster.api.manager("manager"),
         namespace: NAMESPACE.to_owned(),
         cluster: "cluster".to_owned(),
         terms: Terms::default(),
