@@ -24,7 +24,7 @@ use crate::hub::Hub;
 const WATCH: u32 = 2;
 /// How long one watch may take with all that it brings, until it is given up.
 const WATCHED: Duration = Duration::from_secs(3);
-/// Between what failed and the next attempt: with [`WATCHED`], [less than five seconds](self).
+/// Between what failed and the next attempt: with [`WATCHED`], less than the five seconds.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How many resources the API server is asked for at a time.
 const PAGE: u32 = 500;
