@@ -2,7 +2,7 @@
 //! the real thing starts them. A scenario has one to itself, cleaned of what others left.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env,
     fs::{self, File},
     path::{Path, PathBuf},
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD as BASE64};
 use futures::{StreamExt, future::join_all, stream};
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::{
@@ -42,6 +43,7 @@ use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
 use crate::{
     calm::{Awaited, Objects},
     definitions::is_served,
+    look::text,
     server::make_namespace,
     world::NAMESPACE,
 };
@@ -100,12 +102,45 @@ impl Plane {
 
     /// Has etcd forget the history before a revision.
     pub async fn compact(&self, revision: u64) {
-        let url = format!("{}/v3/kv/compaction", self.etcd);
-        let asked = json!({"revision": revision.to_string(), "physical": true});
-        let answer = reqwest::Client::new().post(url).body(asked.to_string()).send().await;
+        self.ask_etcd(
+            "compaction",
+            json!({"revision": revision.to_string(), "physical": true}),
+        )
+        .await;
+    }
+
+    /// The kinds, by their plurals, of which there is anything in the namespace of the scenarios but Kubernetes' own. By the
+    /// names of all that etcd keeps: one question instead of a list of each kind, most of which are empty.
+    async fn left_in_namespace(&self) -> BTreeSet<String> {
+        let all =
+            json!({"key": BASE64.encode("/registry/"), "range_end": BASE64.encode("/registry0"), "keys_only": true});
+        let answer = self.ask_etcd("range", all).await;
+        let keys = answer["kvs"].as_array().into_iter().flatten();
+        let keys = keys.map(|entry| BASE64.decode(text(entry, "/key")).expect("etcd's keys are base64"));
+        keys.filter_map(|key| kind_of_key(&String::from_utf8_lossy(&key)))
+            .collect()
+    }
+
+    async fn ask_etcd(&self, what: &str, with: Value) -> Value {
+        let url = format!("{}/v3/kv/{what}", self.etcd);
+        let answer = reqwest::Client::new().post(url).body(with.to_string()).send().await;
         let answer = answer.expect("etcd answers");
         assert!(answer.status().is_success(), "{answer:?}");
+        let answer = answer.bytes().await.expect("etcd answers to the end");
+        serde_json::from_slice(&answer).expect("etcd answers in JSON")
     }
+}
+
+/// The kind of an object in the namespace of the scenarios, by its key in etcd: `/registry/pods/scenario/surface-train-0`, or
+/// `/registry/sedna.io/models/scenario/small`.
+fn kind_of_key(key: &str) -> Option<String> {
+    let (kind, object) = key.split_once(&format!("/{NAMESPACE}/"))?;
+    let plural = match kind.rsplit_once('/')?.1 {
+        "specs" => "services",
+        "configmaps" if object == KUBERNETES_OWN => return None,
+        plural => plural,
+    };
+    Some(plural.to_owned())
 }
 
 /// Whether control planes are lent to this process.
@@ -245,7 +280,7 @@ impl Borrowed {
             Some(kubeconfig) => Some(client(kubeconfig).await),
             None => None,
         };
-        clean(&admin, nodes).await;
+        clean(&plane, &admin, nodes).await;
         let (told, seen) = watch::channel(0);
         let objects = Arc::<Mutex<Objects>>::default();
         let mut watches = JoinSet::new();
@@ -419,7 +454,7 @@ fn api(client: &Client, version: &str, kind: &str, plural: &str) -> Api<DynamicO
 }
 
 /// Takes away what a scenario left, and makes our kinds known as they are to be.
-async fn clean(admin: &Client, wanted: &[NodeSpec]) {
+async fn clean(plane: &Plane, admin: &Client, wanted: &[NodeSpec]) {
     let nodes: Api<Node> = Api::all(admin.clone());
     let known = nodes.list(&ListParams::default()).await.expect("nodes can be listed");
     let of_others = |node: &&Node| !wanted.iter().any(|wanted| wanted.is_as_made_known(node));
@@ -434,7 +469,16 @@ async fn clean(admin: &Client, wanted: &[NodeSpec]) {
     }
     make_namespace(admin).await;
     // What one controller takes away, another may still make anew.
-    while join_all(KINDS.map(|kind| clean_of(admin, kind))).await.contains(&true) {}
+    loop {
+        let left = plane.left_in_namespace().await;
+        let kinds = KINDS.into_iter().filter(|(_, _, plural)| left.contains(*plural));
+        let cleaning: Vec<_> = kinds.map(|kind| clean_of(admin, kind)).collect();
+        if cleaning.is_empty() {
+            break;
+        }
+        join_all(cleaning).await;
+        sleep(Duration::from_millis(20)).await;
+    }
     // Without it no pod is admitted.
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
     while !matches!(accounts.get_opt("default").await, Ok(Some(_))) {
@@ -442,26 +486,38 @@ async fn clean(admin: &Client, wanted: &[NodeSpec]) {
     }
 }
 
-/// Takes away all objects of a kind; whether there were any.
-async fn clean_of(admin: &Client, (version, kind, plural): (&str, &str, &str)) -> bool {
+/// Has all objects of a kind deleted.
+async fn clean_of(admin: &Client, (version, kind, plural): (&str, &str, &str)) {
     let api = api(admin, version, kind, plural);
     let not_kubernetes_own = ListParams::default().fields(&format!("metadata.name!={KUBERNETES_OWN}"));
-    let mut were_any = false;
-    loop {
-        // Of a kind that is not known there are none.
-        let listed = api.list_metadata(&not_kubernetes_own).await;
-        let listed: Vec<_> = listed.into_iter().flatten().collect();
-        if listed.is_empty() {
-            return were_any;
-        }
-        were_any = true;
-        for held in listed.iter().filter(|object| object.metadata.finalizers.is_some()) {
-            let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-            // Gone meanwhile is as good.
-            let _ = api.patch(&held.name_any(), &PatchParams::default(), &without).await;
-        }
-        let at_once = DeleteParams::background().grace_period(0);
-        let _ = api.delete_collection(&at_once, &not_kubernetes_own).await;
-        sleep(Duration::from_millis(20)).await;
+    // Of a kind that is not known any more there are none to be had.
+    let listed = api.list_metadata(&not_kubernetes_own).await;
+    for held in listed
+        .into_iter()
+        .flatten()
+        .filter(|object| object.metadata.finalizers.is_some())
+    {
+        let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        // Gone meanwhile is as good.
+        let _ = api.patch(&held.name_any(), &PatchParams::default(), &without).await;
+    }
+    let at_once = DeleteParams::background().grace_period(0);
+    let _ = api.delete_collection(&at_once, &not_kubernetes_own).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_etcds_tells_the_kind_and_whether_it_is_the_scenarios() {
+        let kind = |key| kind_of_key(key).unwrap_or_default();
+        assert_eq!(kind("/registry/pods/scenario/surface-train-0"), "pods");
+        assert_eq!(kind("/registry/services/specs/scenario/helmet-cloud"), "services");
+        assert_eq!(kind("/registry/sedna.io/models/scenario/small"), "models");
+        assert_eq!(kind("/registry/configmaps/scenario/of-a-user"), "configmaps");
+        assert_eq!(kind("/registry/configmaps/scenario/kube-root-ca.crt"), "");
+        assert_eq!(kind("/registry/pods/another/scenario"), "");
+        assert_eq!(kind("/registry/namespaces/scenario"), "");
     }
 }

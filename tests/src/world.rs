@@ -30,7 +30,10 @@ use skerry_sandbox::{
     api::{FaultHandle, LogEntry, Mark, RequestInfo},
     cluster::{Controllers, FakeKubelet, NodeSpec, Timing},
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use crate::{
     definitions::{KINDS, definitions, install},
@@ -47,7 +50,7 @@ pub const USER: &str = "user";
 /// In virtual time: longer than anything that the cluster does by itself within a minute.
 pub const A_WHILE: Duration = Duration::from_secs(60);
 /// The control planes that are lent give nodes up within seconds.
-pub const BEAT: Duration = Duration::from_secs(2);
+pub const BEAT: Duration = Duration::from_secs(3);
 /// On a real control plane: what the manager does later than this is not waited for. What failed it tries again after a
 /// second there.
 const SOON: Duration = Duration::from_secs(3);
@@ -389,18 +392,19 @@ impl World {
         self.settle().await;
     }
 
-    /// Looks again every second until `seen` finds what it looks for, for ten virtual minutes at most; for two on a real
-    /// control plane.
+    /// Looks again every second until `seen` finds what it looks for, for ten virtual minutes at most; on a real control plane
+    /// five times a second, for two.
     pub async fn until<T>(&self, what: &str, mut seen: impl AsyncFnMut() -> Option<T>) -> T {
-        let limit = match &self.api {
-            Server::Sandbox(_) => 600,
-            Server::Cluster(_) => 120,
+        let (pause, limit) = match &self.api {
+            Server::Sandbox(_) => (Duration::from_secs(1), 600),
+            Server::Cluster(_) => (Duration::from_millis(200), 120),
         };
-        for _ in 0..limit {
+        let end = Instant::now() + Duration::from_secs(limit);
+        while Instant::now() < end {
             if let Some(found) = seen().await {
                 return found;
             }
-            sleep(Duration::from_secs(1)).await;
+            sleep(pause).await;
         }
         panic!("{what} was not seen within {limit} seconds");
     }

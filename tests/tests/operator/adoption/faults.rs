@@ -1,11 +1,14 @@
 //! A manager that fails while a cluster changes hands.
 
+use std::sync::Arc;
+
 use futures::future::LocalBoxFuture;
 use rstest::rstest;
 use serde_json::json;
 use skerry_crds::sedna::v1alpha1::{JointInferenceService, Model};
 use skerry_sandbox::api::{Fault, Match};
 use skerry_tests::{World, world::MANAGER};
+use tokio::sync::OnceCell;
 
 use super::{serve, train};
 use crate::{
@@ -35,9 +38,15 @@ async fn live(faults: impl FnOnce(&World)) -> Lived {
     live_in(&world, life_after_sedna as Life, faults).await
 }
 
+/// What comes of it where nothing fails; lived once, for all tests that compare.
+async fn undisturbed() -> Arc<Lived> {
+    static LIVED: OnceCell<Arc<Lived>> = OnceCell::const_new();
+    LIVED.get_or_init(async || Arc::new(live(|_| {}).await)).await.clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_manager_killed_after_any_write_leaves_nothing_of_sednas_and_nothing_double() {
-    let expected = live(|_| {}).await;
+    let expected = undisturbed().await;
     kill_after_each_write(&expected, async |faults| live(faults).await).await;
 }
 
@@ -47,7 +56,7 @@ async fn a_manager_killed_after_any_write_leaves_nothing_of_sednas_and_nothing_d
 #[case::timed_out_but_applied(Fault::Timeout { applied: true })]
 #[tokio::test(start_paused = true)]
 async fn every_second_write_may_fail(#[case] failure: Fault) {
-    let expected = live(|_| {}).await;
+    let expected = undisturbed().await;
     let found = live(|world| {
         for number in (1..200).step_by(2) {
             let here = Match::writes().user(MANAGER).nth(number);
