@@ -27,6 +27,9 @@ func etcd() *cobra.Command {
 			// What is written is in the log at once; that it is in the database ten times a second helps nobody here.
 			config.BackendBatchInterval = time.Second
 			config.MaxTxnOps = 1024
+			// There is nobody whose silence it would have to notice.
+			config.TickMs = 300
+			config.ElectionMs = 1500
 			for _, urls := range []struct {
 				address           string
 				listen, advertise *[]url.URL

@@ -3,10 +3,11 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use skerry_dist::{
     Arch,
     oci::{self, Config, Entry},
@@ -15,7 +16,7 @@ use skerry_dist::{
 use crate::{
     control_plane::{AMONG_OTHERS, ControlPlane, Processors, Site, command},
     network::{self, CLOUD, EDGE},
-    node::{Node, PAUSE},
+    node::{Booted, Node, PAUSE},
     process::{Process, until},
     real::SEDNA,
 };
@@ -52,7 +53,7 @@ impl Hosts {
         // Where hosts see it, wherever it was built.
         let kubernetes = folder.join("kubernetes");
         fs::copy(&programs.kubernetes, &kubernetes)?;
-        let plane = ControlPlane::start(Site {
+        let site = Site {
             kubernetes: kubernetes.clone(),
             folder: folder.join("control-plane"),
             address: CLOUD.address,
@@ -65,15 +66,23 @@ impl Hosts {
             without: &[],
             manager_in: Some(SEDNA),
             strict: false,
-        })?;
-        let name_server = serve_names(&plane, programs, folder)?;
+        };
         let mut images = images.to_vec();
         images.push(pause_image(programs, folder)?);
-        let start = |host: network::Host| {
-            let folder = folder.join(host.name);
-            Node::start(&plane, host, &kubernetes, &folder, &images, CLOUD.address)
-        };
-        let (cloud, edge) = (start(CLOUD)?, start(EDGE)?);
+        let boot = |host: network::Host| Booted::boot(host, &kubernetes, &folder.join(host.name), &images);
+        // Machines are switched on by this thread, with which they end; the control plane ends when it is told to.
+        let (plane, cloud, edge) = thread::scope(|scope| {
+            let plane = scope.spawn(|| ControlPlane::start(site));
+            let nodes = boot(CLOUD).and_then(|cloud| Ok((cloud, boot(EDGE)?)));
+            let plane = plane
+                .join()
+                .map_err(|_| anyhow!("starting the control plane panicked"))??;
+            let (cloud, edge) = nodes?;
+            Ok::<_, anyhow::Error>((plane, cloud, edge))
+        })?;
+        let name_server = serve_names(&plane, programs, folder)?;
+        let join = |host: Booted| host.join(&plane, CLOUD.address);
+        let (cloud, edge) = (join(cloud)?, join(edge)?);
         let mut hosts = Self {
             plane,
             cloud,

@@ -25,6 +25,63 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The image of the container that holds a pod's namespaces.
 pub const PAUSE: &str = "skerry.example/pause:1";
 
+/// A host that is on, with a container runtime and images: no node of any cluster yet.
+pub struct Booted {
+    host: Host,
+    machine: Machine,
+    folder: PathBuf,
+    kubernetes: PathBuf,
+    containerd: Process,
+}
+
+impl Booted {
+    /// Switches `host` on.
+    pub fn boot(host: Host, kubernetes: &Path, folder: &Path, images: &[PathBuf]) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder.join("cni"))?;
+        write(folder, "cni/10.conflist", &network(host, folder).to_string())?;
+        write(folder, "containerd.toml", &containerd(folder))?;
+        let mut machine = Machine::new(host, folder.join("disk"));
+        machine.boot()?;
+        let containerd = start_containerd(&machine, folder)?;
+        for image in images {
+            let path = image.to_str().context("an image's path is text")?;
+            ctr(folder, &["images", "import", path]).with_context(|| format!("importing {path}"))?;
+        }
+        Ok(Self {
+            host,
+            machine,
+            folder: folder.to_owned(),
+            kubernetes: kubernetes.to_owned(),
+            containerd,
+        })
+    }
+
+    /// Makes it a node of a cluster, whose names are asked for at `name_server`.
+    pub fn join(self, plane: &ControlPlane, name_server: Ipv4Addr) -> anyhow::Result<Node> {
+        let Self {
+            host,
+            machine,
+            folder,
+            kubernetes,
+            containerd,
+        } = self;
+        let ca = plane.pki().file("ca.crt");
+        write(&folder, "kubelet.yaml", &kubelet(&folder, &ca, name_server).to_string())?;
+        let user = format!("system:node:{}", host.name);
+        let mut node = Node {
+            kubeconfig: plane.pki().kubeconfig(&plane.server(), &user, &["system:nodes"])?,
+            admin: plane.access().admin,
+            host,
+            machine,
+            folder,
+            kubernetes,
+            running: None,
+        };
+        node.start_kubelet_and_proxy(containerd)?;
+        Ok(node)
+    }
+}
+
 /// A node.
 pub struct Node {
     host: Host,
@@ -45,41 +102,6 @@ struct Running {
 }
 
 impl Node {
-    /// Starts a node on `host` with some images.
-    pub fn start(
-        plane: &ControlPlane,
-        host: Host,
-        kubernetes: &Path,
-        folder: &Path,
-        images: &[PathBuf],
-        name_server: Ipv4Addr,
-    ) -> anyhow::Result<Self> {
-        fs::create_dir_all(folder.join("cni"))?;
-        write(folder, "cni/10.conflist", &network(host, folder).to_string())?;
-        write(folder, "containerd.toml", &containerd(folder))?;
-        let ca = plane.pki().file("ca.crt");
-        write(folder, "kubelet.yaml", &kubelet(folder, &ca, name_server).to_string())?;
-        let user = format!("system:node:{}", host.name);
-        let mut node = Self {
-            host,
-            machine: Machine::new(host, folder.join("disk")),
-            folder: folder.to_owned(),
-            kubernetes: kubernetes.to_owned(),
-            kubeconfig: plane.pki().kubeconfig(&plane.server(), &user, &["system:nodes"])?,
-            admin: plane.access().admin,
-            running: None,
-        };
-        node.machine.boot()?;
-        let containerd = node.start_containerd()?;
-        for image in images {
-            let path = image.to_str().context("an image's path is text")?;
-            node.ctr(&["images", "import", path])
-                .with_context(|| format!("importing {path}"))?;
-        }
-        node.start_kubelet_and_proxy(containerd)?;
-        Ok(node)
-    }
-
     /// Its host.
     pub fn host(&self) -> Host {
         self.host
@@ -96,7 +118,7 @@ impl Node {
     pub fn power_on(&mut self) -> anyhow::Result<()> {
         self.machine.boot()?;
         self.host.restore()?;
-        let containerd = self.start_containerd()?;
+        let containerd = start_containerd(&self.machine, &self.folder)?;
         self.start_kubelet_and_proxy(containerd)
     }
 
@@ -111,12 +133,7 @@ impl Node {
 
     /// What `ctr` says about the node's containers.
     pub fn ctr(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let mut ctr = Command::new("ctr");
-        ctr.arg("-a")
-            .arg(socket(&self.folder))
-            .args(["-n", "k8s.io"])
-            .args(arguments);
-        output(&mut ctr)
+        ctr(&self.folder, arguments)
     }
 
     /// The containers of pods that run, and the process of each.
@@ -162,18 +179,6 @@ impl Node {
         self.folder.join("disk")
     }
 
-    fn start_containerd(&self) -> anyhow::Result<Process> {
-        let mut run = self.machine.command(Path::new("containerd"))?;
-        run.arg("-c").arg(self.folder.join("containerd.toml"));
-        let mut process = Process::start("containerd", &self.folder, run)?;
-        let ready = until(PATIENCE, || {
-            process.check()?;
-            Ok(self.ctr(&["version"]).ok())
-        });
-        ready.with_context(|| format!("waiting for containerd on {}", self.host.name))?;
-        Ok(process)
-    }
-
     fn start_kubelet_and_proxy(&mut self, containerd: Process) -> anyhow::Result<()> {
         let Self {
             host,
@@ -208,6 +213,25 @@ impl Node {
         });
         Ok(())
     }
+}
+
+fn start_containerd(machine: &Machine, folder: &Path) -> anyhow::Result<Process> {
+    let mut run = machine.command(Path::new("containerd"))?;
+    run.arg("-c").arg(folder.join("containerd.toml"));
+    let mut process = Process::start("containerd", folder, run)?;
+    let ready = until(PATIENCE, || {
+        process.check()?;
+        Ok(ctr(folder, &["version"]).ok())
+    });
+    ready.context("waiting for containerd")?;
+    Ok(process)
+}
+
+/// What `ctr` says of the containers of the host with this folder.
+fn ctr(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut ctr = Command::new("ctr");
+    ctr.arg("-a").arg(socket(folder)).args(["-n", "k8s.io"]).args(arguments);
+    output(&mut ctr)
 }
 
 fn socket(folder: &Path) -> PathBuf {
@@ -277,6 +301,9 @@ fn kubelet(folder: &Path, ca: &Path, name_server: Ipv4Addr) -> serde_json::Value
         "clusterDomain": "cluster.local",
         // Quick enough for tests: an edited ConfigMap or Secret is there within seconds.
         "syncFrequency": "10s",
+        // A sign of life every three seconds, so that a node without power is missed soon.
+        "nodeLeaseDurationSeconds": 12,
+        "nodeStatusUpdateFrequency": "3s",
     })
 }
 

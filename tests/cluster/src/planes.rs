@@ -202,6 +202,35 @@ pub fn run_contract(built: &Built, contract: &Path, arguments: &Arguments) -> an
 /// Where proptest looks for the seed of what it generates.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
+/// Controllers of kinds of which neither a scenario nor the manager has anything. Each watches, on every control plane.
+const OF_OTHER_KINDS: &[&str] = &[
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "cronjob-controller",
+    "daemonset-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+    "ephemeral-volume-controller",
+    "job-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    "persistentvolume-attach-detach-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-expander-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "replicationcontroller-controller",
+    "resourceclaim-controller",
+    "resourcequota-controller",
+    "service-cidr-controller",
+    "statefulset-controller",
+    "ttl-after-finished-controller",
+    "ttl-controller",
+    "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
+];
+
 /// Control planes side by side, each with ports of its own.
 pub fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<ControlPlane>>>> {
     let start = |index: u16| {
@@ -215,7 +244,7 @@ pub fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mu
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
             memory: AMONG_OTHERS,
-            without: &[],
+            without: OF_OTHER_KINDS,
             manager_in: Some(NAMESPACE),
             strict: true,
         })
