@@ -136,7 +136,7 @@ pub const UP: &str = "all is up";
 fn processes_of(group: &str) -> anyhow::Result<Vec<String>> {
     let inside = |process: &Path| {
         let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
-        groups.lines().any(|line| line.contains(group))
+        groups.lines().any(|line| line.split('/').any(|part| part == group))
     };
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {

@@ -1,5 +1,6 @@
 //! `tests/cluster/run`: builds a real Kubernetes, starts it, runs the scenarios on it.
 
+mod beside;
 mod plan;
 mod planes;
 mod tier;
@@ -118,8 +119,11 @@ fn main() -> ExitCode {
             machine::play(&role.to_string_lossy(), rest)
         }
         Some((role, _)) if role == abilities::PROBE => abilities::probe(),
-        Some((role, rest)) if role == tier::LINGER => enclosed(&[&[tier::LINGERING.into()], rest].concat(), true),
+        Some((role, rest)) if role == tier::LINGER => tier::linger_enclosed(rest),
         Some((role, rest)) if role == tier::LINGERING => tier::linger(rest),
+        Some((role, rest)) if beside::ROLES.iter().any(|known| role == known) => {
+            beside::play(&role.to_string_lossy(), rest)
+        }
         Some((role, rest)) if role == WITHIN => within(rest),
         _ => outside(&arguments),
     };
@@ -182,7 +186,7 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         let refused = skipped.iter().any(|skipped| skipped.by_the_machine);
         return Ok(end(refused, &skipped));
     }
-    let mut built = Built {
+    let built = Built {
         sources: Sources::now()?,
         kubernetes: match asked.kubernetes {
             Version::WithNodes => workshop.kubernetes()?,
@@ -206,12 +210,16 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         },
         skipped,
     };
-    if let Some(hosts) = &mut built.hosts {
-        hosts.leave_nothing()?;
-    }
+    let killer = built.hosts.as_ref().map(beside::kill_runs).transpose()?;
     let mut inside: Vec<OsString> = vec![WITHIN.into(), serde_json::to_string(&built)?.into()];
     inside.extend_from_slice(arguments);
-    enclosed(&inside, abilities == Abilities::Hosts)
+    let ended = enclosed(&inside, abilities == Abilities::Hosts);
+    // It has told by now, unless the run ended before the tour did.
+    if let Some(mut killer) = killer {
+        killer.kill()?;
+        killer.wait()?;
+    }
+    ended
 }
 
 fn here() -> &'static Path {
@@ -271,12 +279,21 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
             false
         }
     });
+    let good = run_tiers(&built, &arguments, hosts).unwrap_or_else(|error| {
+        println!("error: {error:#}");
+        false
+    });
+    Ok(end(good, &skipped))
+}
+
+/// Runs all that is wanted; whether it held.
+fn run_tiers(built: &Built, arguments: &Arguments, hosts: Option<&Equipment>) -> anyhow::Result<bool> {
     // On the hosts much is waited for: a link that is cut for two minutes, say.
     let tiers = thread::scope(|scope| {
         let tour = scope.spawn(|| hosts.map(|hosts| hosts.tour(&built.sources)).transpose());
         let wanted = !built.scenarios.is_empty();
-        let beside = || comparisons(&built, &arguments);
-        let scenarios = wanted.then(|| run_scenarios(&built, &arguments, beside)).transpose();
+        let beside = || comparisons(built, arguments);
+        let scenarios = wanted.then(|| run_scenarios(built, arguments, beside)).transpose();
         let tour = tour.join().map_err(|_| anyhow!("the thread of the tour ended"))?;
         Ok::<_, anyhow::Error>([scenarios?, tour?])
     })?;
@@ -289,7 +306,7 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         good &= all_are_used(&built.role, &used)?;
     }
     if built.scenarios.is_empty() {
-        good &= comparisons(&built, &arguments)?;
+        good &= comparisons(built, arguments)?;
     }
     if arguments.asked().is_everything() {
         let programs = built.scenarios.iter().map(|(name, _)| name.as_str());
@@ -300,7 +317,7 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
             good &= page_agrees(program, arguments.kubernetes, &built.sources)?;
         }
     }
-    Ok(end(good, &skipped))
+    Ok(good)
 }
 
 /// The contract and a bench, as far as they are wanted: each has a control plane of its own. Whether both held.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// The manager's account, after which its roles are named.
@@ -46,7 +46,7 @@ const UNRECORDED: [(&str, &str); 2] = [
 ];
 
 /// A right of a role: to do something with objects of a kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Right {
     role: String,
     group: String,

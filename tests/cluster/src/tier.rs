@@ -10,18 +10,23 @@ use std::{
     process::{Command, ExitCode},
     sync::PoisonError,
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
+use nix::sys::{prctl, signal::Signal};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use skerry_cluster::{
     abilities,
     artifacts::Workshop,
+    control_plane::ControlPlane,
     enclosure::FOLDER,
     hosts::{Hosts, Programs},
     leftovers,
-    process::{Process, output},
+    network::{CLOUD, EDGE},
+    node::PAUSE,
+    process::{Process, output, until_it_works},
     programs::command_line,
     real::{self, Shown, Tour},
     results::{self, Run, Sources},
@@ -29,14 +34,21 @@ use skerry_cluster::{
     table,
 };
 
-use crate::planes::start_planes;
+use crate::{
+    beside::{self, Another, Ended},
+    enclosed,
+    planes::start_planes,
+};
+
+/// How long the account of pods may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// To start all that a run has in an enclosure and to do nothing with it, as the first argument.
 pub const LINGER: &str = "linger";
 /// The same, inside.
 pub const LINGERING: &str = "lingering";
 
-/// What is shown before the tour.
+/// What is shown beside the tour.
 const LEAVES_NOTHING: &str = "a run that is killed leaves nothing behind";
 
 /// All that is shown, in order.
@@ -55,8 +67,6 @@ pub struct Equipment {
     /// The command line.
     skerry: PathBuf,
     images: Vec<PathBuf>,
-    /// What was shown from outside.
-    shown: Vec<Shown>,
 }
 
 impl Equipment {
@@ -74,24 +84,31 @@ impl Equipment {
             helm: workshop.helm()?,
             skerry: command_line()?,
             images: files.map(|file| root.join(file)).collect(),
-            shown: vec![],
         })
     }
 
-    /// A run with hosts that is killed leaves nothing behind. Shown before anything else: later this process has made
-    /// the namespace for processes of its own run.
-    pub fn leave_nothing(&mut self) -> anyhow::Result<()> {
+    /// As it was told on a command line.
+    pub fn given(arguments: &[OsString]) -> anyhow::Result<Self> {
+        let told = arguments.first().and_then(|told| told.to_str());
+        Ok(serde_json::from_str(told.context("nothing was built")?)?)
+    }
+
+    /// A run with hosts that is killed leaves nothing behind: shown by runs that are killed.
+    pub fn leave_nothing(&self) -> Shown {
         let begun = Instant::now();
         let run = || {
             let mut run = Command::new(env::current_exe()?);
             run.arg(LINGER).arg(serde_json::to_string(self)?);
             Ok(run)
         };
-        leftovers::none_after_kills(run).context(LEAVES_NOTHING)?;
-        let shown = Shown::held(LEAVES_NOTHING, begun.elapsed());
-        println!("{shown}");
-        self.shown.push(shown);
-        Ok(())
+        let left = leftovers::none_after_kills(run);
+        if let Err(error) = &left {
+            println!("error: {LEAVES_NOTHING}: {error:#}");
+        }
+        Shown {
+            ok: left.is_ok(),
+            ..Shown::held(LEAVES_NOTHING, begun.elapsed())
+        }
     }
 
     /// Whether the machine lets a container run.
@@ -99,25 +116,30 @@ impl Equipment {
         abilities::try_container(&self.pause, &Path::new(FOLDER).join("probe"))
     }
 
-    /// Starts the hosts and takes the tour of them; whether all of it held, and of which rights the manager made use.
+    /// Starts the hosts and takes the tour of them, while another cluster changes hands; whether all of it held, and of which
+    /// rights the manager made use.
     pub fn tour(&self, sources: &Sources) -> anyhow::Result<(bool, BTreeSet<Right>)> {
+        let another = Another::begin(self)?;
         let begun = Instant::now();
         let mut hosts = self.start()?;
         println!("two hosts ready in {} s", begun.elapsed().as_secs());
         let begun = Instant::now();
-        let root = skerry_dist::root();
-        let programs = [("helm", self.helm.as_path()), ("skerry", &self.skerry)];
-        let mut tour = Tour::new(&mut hosts, &programs, &root, &folder())?;
-        let ended = tour.run();
+        let mut tour = self.tour_of(&mut hosts)?;
+        let ran = tour.run();
         println!("tour: {} s", begun.elapsed().as_secs());
-        let shown = self
-            .shown
-            .iter()
-            .chain(tour.shown())
-            .map(|Shown { name, ok, .. }| results::Shown {
-                name: name.clone(),
-                ok: *ok,
-            });
+        let Ended {
+            told,
+            held,
+            rights: mut used,
+        } = another.end()?;
+        let ended = ran.and_then(|()| tour.end(told));
+        let mut shown = tour.told().shown;
+        let nothing_left = beside::leaves_nothing()?;
+        let held = held && nothing_left.ok;
+        shown.push(nothing_left);
+        let shown = shown
+            .into_iter()
+            .map(|Shown { name, ok, .. }| results::Shown { name, ok });
         let kept = Run {
             program: table::HOSTS,
             place: "1.34",
@@ -129,10 +151,17 @@ impl Equipment {
             println!("error: {error:#}");
         }
         drop(tour);
-        Ok((ended.is_ok(), hosts.plane.rights_used()?))
+        used.extend(hosts.plane.rights_used()?);
+        Ok((held && ended.is_ok(), used))
     }
 
-    fn start(&self) -> anyhow::Result<Hosts> {
+    pub fn tour_of<'a>(&self, hosts: &'a mut Hosts) -> anyhow::Result<Tour<'a>> {
+        let programs = [("helm", self.helm.as_path()), ("skerry", &self.skerry)];
+        Tour::new(hosts, &programs, &skerry_dist::root(), &folder())
+    }
+
+    /// Hosts that are up, with the images.
+    pub fn start(&self) -> anyhow::Result<Hosts> {
         let programs = Programs {
             kubernetes: self.kubernetes.clone(),
             coredns: self.coredns.clone(),
@@ -155,11 +184,38 @@ fn typing(kubernetes: &Path, admin: &Path) -> anyhow::Result<Process> {
     Process::start("kubectl", &folder, watch)
 }
 
-/// Inside, with all that a run has: hosts that are up, a control plane and its user; for somebody who kills.
+/// An enclosure with all that a run has.
+pub fn linger_enclosed(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+    // Also when whoever wants to kill it is killed.
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    enclosed(&[&[LINGERING.into()], arguments].concat(), true)
+}
+
+/// A pod on each node, which has a cgroup, mounts and a network of its own.
+fn run_pods(plane: &ControlPlane) -> anyhow::Result<()> {
+    let file = env::temp_dir().join("pods.json");
+    let pod = |node: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("on-{node}")},
+            "spec": {"nodeName": node, "containers": [{"name": "pause", "image": PAUSE, "imagePullPolicy": "Never"}]},
+        })
+    };
+    let pods = json!({"apiVersion": "v1", "kind": "List", "items": [pod(CLOUD.name), pod(EDGE.name)]});
+    fs::write(&file, pods.to_string())?;
+    // The account of pods comes soon after the namespace.
+    until_it_works(PATIENCE, || {
+        plane.kubectl(&["create", "--filename", &file.display().to_string()])
+    })?;
+    plane
+        .kubectl(&["wait", "pods", "--all", "--for=condition=Ready", "--timeout=2m"])
+        .map(drop)
+}
+
+/// Inside, with all that a run has: hosts that are up with pods on them, a control plane and its user; for somebody who kills.
 pub fn linger(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    let equipment = arguments.first().and_then(|told| told.to_str());
-    let equipment: Equipment = serde_json::from_str(equipment.context("nothing was built")?)?;
-    let _hosts = equipment.start()?;
+    let equipment = Equipment::given(arguments)?;
+    let hosts = equipment.start()?;
+    run_pods(&hosts.plane)?;
     let planes = start_planes(&equipment.kubernetes, 1)?;
     let plane = planes.first().context("one was started")?;
     let admin = plane.lock().unwrap_or_else(PoisonError::into_inner).access().admin;

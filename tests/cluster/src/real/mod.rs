@@ -1,7 +1,8 @@
 //! What only real nodes can show: the chart installed, the examples' workers in containers, troubles of nodes, and a
 //! cluster that changes hands.
 //!
-//! One cluster goes through all scenarios, in order: a later one finds what an earlier one has left.
+//! One cluster goes through all scenarios, in order: a later one finds what an earlier one has left. The one that changes hands
+//! is another, beside it: what is declared there is Sedna's.
 
 mod by_hand;
 mod chart;
@@ -18,6 +19,7 @@ mod storage;
 mod trouble;
 
 use std::{
+    collections::BTreeSet,
     fmt, fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
@@ -93,15 +95,19 @@ const SCENARIOS: &[Scenario] = &[
         "a local controller is installed without the chart as the page says, and runs as nobody in particular",
         by_hand::installed,
     ),
-    (
-        "a cluster that Sedna runs changes hands as the page about it says",
-        migration::changes_hands,
-    ),
-    (
-        "every command of the pages about installing, joining and migrating was run",
-        pages::all_were_run,
-    ),
 ];
+
+/// What another cluster goes through, beside it.
+const IN_ANOTHER_CLUSTER: &[Scenario] = &[(
+    "a cluster that Sedna runs changes hands as the page about it says",
+    migration::changes_hands,
+)];
+
+/// What both have shown.
+const IN_THE_END: &[Scenario] = &[(
+    "every command of the pages about installing, joining and migrating was run",
+    pages::all_were_run,
+)];
 
 /// What can be shown while the edge is away.
 const WITHOUT_THE_EDGE: &[Scenario] = &[
@@ -125,7 +131,17 @@ const WITHOUT_THE_EDGE: &[Scenario] = &[
 
 /// The sentences of all scenarios: those of the tour, then those that it shows on the way.
 pub fn scenarios() -> impl Iterator<Item = &'static str> {
-    SCENARIOS.iter().chain(WITHOUT_THE_EDGE).map(|(name, _)| *name)
+    let all = [SCENARIOS, IN_ANOTHER_CLUSTER, IN_THE_END, WITHOUT_THE_EDGE];
+    all.into_iter().flatten().map(|(name, _)| *name)
+}
+
+/// What a tour can tell another one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// What it has run.
+    pub shown: Vec<Shown>,
+    /// The commands that it has followed: the page and the line.
+    followed: BTreeSet<(String, String)>,
 }
 
 /// A tour of the two hosts.
@@ -207,12 +223,34 @@ impl<'a> Tour<'a> {
 
     /// The whole tour, to the first scenario that does not hold; each says how long it took.
     pub fn run(&mut self) -> anyhow::Result<()> {
-        SCENARIOS.iter().try_for_each(|scenario| self.scenario(scenario))
+        self.scenarios(SCENARIOS)
+    }
+
+    /// What is shown in another cluster: one on which ours was installed before, and trained a model.
+    pub fn run_in_another_cluster(&mut self) -> anyhow::Result<()> {
+        chart::install(self)?;
+        examples::train(self)?;
+        self.scenarios(IN_ANOTHER_CLUSTER)
+    }
+
+    /// What is left to show, with what was run in another cluster.
+    pub fn end(&mut self, another: Told) -> anyhow::Result<()> {
+        let Told { shown, followed } = another;
+        self.shown.extend(shown);
+        self.pages.followed.extend(followed);
+        self.scenarios(IN_THE_END)
     }
 
     /// What was run so far.
-    pub fn shown(&self) -> &[Shown] {
-        &self.shown
+    pub fn told(&self) -> Told {
+        Told {
+            shown: self.shown.clone(),
+            followed: self.pages.followed.clone(),
+        }
+    }
+
+    fn scenarios(&mut self, all: &[Scenario]) -> anyhow::Result<()> {
+        all.iter().try_for_each(|scenario| self.scenario(scenario))
     }
 
     fn scenario(&mut self, (name, show): &Scenario) -> anyhow::Result<()> {

@@ -42,7 +42,8 @@ const SOME_ADDRESS: &str = "203.0.113.10";
 /// The commands of the pages.
 pub struct Pages {
     commands: BTreeMap<&'static str, Vec<String>>,
-    followed: BTreeSet<(&'static str, String)>,
+    /// The page and the command.
+    pub(super) followed: BTreeSet<(String, String)>,
 }
 
 impl Pages {
@@ -115,7 +116,7 @@ impl Tour<'_> {
         for command in commands {
             let line = command.replace(SOME_ADDRESS, &address);
             told += &run(self, &line).with_context(|| format!("{page}: $ {command}"))?;
-            self.pages.followed.insert((page, command));
+            self.pages.followed.insert((page.to_owned(), command));
         }
         Ok(told)
     }
@@ -127,7 +128,7 @@ pub fn all_were_run(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let pages = &tour.pages;
     let mut left_out = Vec::new();
     for (page, commands) in &pages.commands {
-        let followed = |command: &&String| pages.followed.contains(&(*page, (*command).clone()));
+        let followed = |command: &&String| pages.followed.contains(&((*page).to_owned(), (*command).clone()));
         let left = commands
             .iter()
             .filter(|command| !followed(command) && !elsewhere(command));
