@@ -145,7 +145,9 @@ impl Cluster {
     async fn very_children(&self) -> Vec<String> {
         let columns = "custom-columns=KIND:.kind,NAME:.metadata.name,UID:.metadata.uid";
         let names = self.kubectl.ok(&["get", CHILDREN, "--no-headers", "-o", columns]).await;
-        names.lines().map(str::to_owned).collect()
+        // The columns are as wide as the longest name, which is another one later.
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        names.lines().map(words).collect()
     }
 }
 
