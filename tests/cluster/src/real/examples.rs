@@ -36,8 +36,22 @@ pub fn infer(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The service that runs wholly in the cloud.
+pub const SERVICE: &str = "read-in-the-cloud";
+
+/// Its manifest.
+pub fn service_in_the_cloud(tour: &Tour<'_>) -> anyhow::Result<String> {
+    in_the_cloud(tour, "joint-inference/digits.yaml", &[("read-digits", SERVICE)])
+}
+
+/// It serves.
+pub fn serve_in_the_cloud(tour: &Tour<'_>) -> anyhow::Result<()> {
+    tour.apply(&service_in_the_cloud(tour)?)?;
+    tour.wait_until_ready(&["jointinferenceservice", SERVICE])
+}
+
 /// An example on the node in the cloud alone, with its objects renamed.
-pub fn in_the_cloud(tour: &Tour<'_>, example: &str, names: &[(&str, &str)]) -> anyhow::Result<String> {
+fn in_the_cloud(tour: &Tour<'_>, example: &str, names: &[(&str, &str)]) -> anyhow::Result<String> {
     // Its two cores have to do for all.
     let limits = "limits: {cpu: 500m, memory: 128Mi}";
     let mut manifest = tour.example(example)?.replace("edge-1", "cloud-1");

@@ -6,7 +6,8 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 use super::{
-    SEDNA, Tour, examples,
+    SEDNA, Tour,
+    examples::{self, SERVICE},
     kubernetes::{array, copy, text},
     pages::INSTALLING,
 };
@@ -22,6 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The definition that the newer chart changes, and the column that it adds.
 const DEFINITION: &str = "jointinferenceservices.sedna.io";
 const COLUMN: &str = "{jsonPath: .metadata.generation, name: Newer, type: integer}";
+
+/// The release that is here, and the newer one, of the same programs.
+const OURS: &str = env!("CARGO_PKG_VERSION");
+const NEWER: &str = "99.0.0";
+/// What a release consists of.
+const PROGRAMS: [(&str, &str); 2] = [("deployment", "globalmanager"), ("daemonset", "localcontroller")];
 
 /// The job that trains through all of it, and in how many rounds of how many seconds: it does not come to its end.
 pub const JOB: &str = "learn-throughout";
@@ -60,7 +67,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenants-kinds}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
 ";
 
-/// Other values by the page's command, then a newer chart.
+/// Other values by the page's command, then a newer chart with newer images.
 pub fn upgrade(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     until(PATIENCE, || Ok((tour.rounds_of(JOB)?.len() > 1).then_some(()))).context("waiting for the second round")?;
     tour.workers = tour.running_workers()?;
@@ -70,6 +77,7 @@ pub fn upgrade(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     ensure!(!has_column(tour)?, "the column is there already");
     tour.follow(INSTALLING, "--reset-then-reuse-values --wait")?;
     ensure!(has_column(tour)?, "the definitions were not upgraded");
+    all_are_of(tour, NEWER)?;
     let service = tour.get(&["service", "skerry-globalmanager", "--namespace", SEDNA])?;
     ensure!(
         text(&service, "/spec/type") == "NodePort",
@@ -82,6 +90,7 @@ pub fn upgrade(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 pub fn roll_back(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.follow(INSTALLING, "helm rollback")?;
     ensure!(!has_column(tour)?, "the definitions were not rolled back");
+    all_are_of(tour, OURS)?;
     tour.nothing_was_restarted()?;
     still_reports(tour)
 }
@@ -121,7 +130,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     ensure!(bound.is_empty(), "the release has {bound}");
     // Something to find, for a manager that looks where it should not.
     let edit = json!({"spec": {"cloudWorker": {"template": {"metadata": {"labels": {"edited": "yes"}}}}}});
-    tour.patch(&["jointinferenceservice", "read-in-the-cloud"], &edit)?;
+    tour.patch(&["jointinferenceservice", SERVICE], &edit)?;
     let manifest = examples::job_in_the_cloud(tour, &[], 2)?;
     let file = tour.work.join("here.yaml");
     fs::write(&file, manifest)?;
@@ -148,7 +157,7 @@ pub fn one_namespace(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     );
     tour.nothing_was_restarted()?;
     let undo = json!({"spec": {"cloudWorker": {"template": {"metadata": null}}}});
-    tour.patch(&["jointinferenceservice", "read-in-the-cloud"], &undo)?;
+    tour.patch(&["jointinferenceservice", SERVICE], &undo)?;
     tour.declared
         .edited("JointInferenceService default/read-in-the-cloud", 2);
     tour.nothing_is_lost()?;
@@ -192,7 +201,7 @@ fn join_here(tour: &Tour<'_>, token: &str) -> anyhow::Result<Process> {
 pub fn reinstall(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.follow(INSTALLING, "--create-namespace --wait")?;
     tour.rolled_out(SEDNA, "daemonset", "skerry-localcontroller")?;
-    for service in ["read-digits", "read-in-the-cloud"] {
+    for service in ["read-digits", SERVICE] {
         tour.wait_until_ready(&["jointinferenceservice", service])?;
     }
     still_reports(tour)?;
@@ -271,9 +280,41 @@ fn make_newer_chart(tour: &Tour<'_>) -> anyhow::Result<()> {
         definition,
         format!("{before}additionalPrinterColumns:\n    - {COLUMN}\n{after}"),
     )?;
+    let chart = newer.join("skerry/Chart.yaml");
+    let text = fs::read_to_string(&chart)?;
+    let versions = text.matches(&format!("ersion: {OURS}\n")).count();
+    ensure!(versions == 2, "the chart is not of {OURS}: {text}");
+    fs::write(
+        &chart,
+        text.replace(&format!("ersion: {OURS}\n"), &format!("ersion: {NEWER}\n")),
+    )?;
+    for node in [&tour.hosts.cloud, &tour.hosts.edge] {
+        for (_, program) in PROGRAMS {
+            let image = |version| format!("docker.io/skerry/{program}:{version}");
+            node.ctr(&["images", "tag", &image(OURS), &image(NEWER)])?;
+        }
+    }
     let charts = tour.work.join("charts");
     fs::remove_file(&charts)?;
     symlink(newer, charts)?;
+    Ok(())
+}
+
+/// Fails if a program of the chart is not of this release on all its pods.
+fn all_are_of(tour: &Tour<'_>, release: &str) -> anyhow::Result<()> {
+    for (kind, program) in PROGRAMS {
+        tour.rolled_out(SEDNA, kind, &format!("skerry-{program}"))?;
+        let selector = format!("app.kubernetes.io/name=skerry-{program}");
+        let mut pods = tour.list(&["pods", "--namespace", SEDNA, "--selector", &selector])?;
+        pods.retain(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
+        let images = pods.iter().map(|pod| text(pod, "/spec/containers/0/image"));
+        let images: Vec<_> = images.collect();
+        let wanted = format!("skerry/{program}:{release}");
+        ensure!(
+            !images.is_empty() && images.iter().all(|image| image.ends_with(&wanted)),
+            "the pods of {program} run {images:?}, not {release}"
+        );
+    }
     Ok(())
 }
 

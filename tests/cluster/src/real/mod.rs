@@ -1,8 +1,8 @@
 //! What only real nodes can show: the chart installed, the examples' workers in containers, troubles of nodes, and a
 //! cluster that changes hands.
 //!
-//! One cluster goes through all scenarios, in order: a later one finds what an earlier one has left. The one that changes hands
-//! is another, beside it: what is declared there is Sedna's.
+//! Two clusters go through them side by side, each in order: a later scenario finds what an earlier one has left. One meets
+//! troubles; the other is upgraded, uninstalled, and changes hands.
 
 mod by_hand;
 mod chart;
@@ -70,6 +70,10 @@ const SCENARIOS: &[Scenario] = &[
         "a node without power comes back, and all that it did goes on once",
         trouble::power_failure,
     ),
+];
+
+/// What another cluster goes through, beside it.
+const IN_ANOTHER_CLUSTER: &[Scenario] = &[
     (
         "an upgrade with other values and newer definitions restarts no worker",
         lifecycle::upgrade,
@@ -95,13 +99,11 @@ const SCENARIOS: &[Scenario] = &[
         "a local controller is installed without the chart as the page says, and runs as nobody in particular",
         by_hand::installed,
     ),
+    (
+        "a cluster that Sedna runs changes hands as the page about it says",
+        migration::changes_hands,
+    ),
 ];
-
-/// What another cluster goes through, beside it.
-const IN_ANOTHER_CLUSTER: &[Scenario] = &[(
-    "a cluster that Sedna runs changes hands as the page about it says",
-    migration::changes_hands,
-)];
 
 /// What both have shown.
 const IN_THE_END: &[Scenario] = &[(
@@ -226,10 +228,13 @@ impl<'a> Tour<'a> {
         self.scenarios(SCENARIOS)
     }
 
-    /// What is shown in another cluster: one on which ours was installed before, and trained a model.
+    /// What is shown in another cluster: one with a node that has joined, services, and a job that does not come to its end.
     pub fn run_in_another_cluster(&mut self) -> anyhow::Result<()> {
-        chart::install(self)?;
-        examples::train(self)?;
+        for prepare in [chart::install, examples::train, examples::infer, joining::join] {
+            prepare(self)?;
+        }
+        lifecycle::begin_to_train(self)?;
+        examples::serve_in_the_cloud(self)?;
         self.scenarios(IN_ANOTHER_CLUSTER)
     }
 

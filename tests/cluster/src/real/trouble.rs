@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{
     Tour, WITHOUT_THE_EDGE, examples,
+    examples::SERVICE,
     kubernetes::{container_of, text, told_of},
-    lifecycle,
 };
 use crate::{
     network::EDGE,
@@ -25,8 +25,7 @@ const CUT: Duration = Duration::from_secs(120);
 /// How long the kubelet and its pods may take for what it does by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The service and the job that run wholly in the cloud.
-const SERVICE: &str = "read-in-the-cloud";
+/// The job that runs wholly in the cloud.
 const JOB: &str = "learn-in-the-cloud";
 
 const NO_IMAGE: &str = "skerry.example/no-such-worker:1";
@@ -126,8 +125,6 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "the pod waited for its node: {after}"
     );
     ensure!(told_of(&after) != told_of(&before), "its container was started again");
-    // For the scenarios to come, which would wait for it.
-    lifecycle::begin_to_train(tour)?;
     tour.wait_for_success("learn-again")?;
     one_container_each(tour)?;
     for (worker, wanted) in [("aggregation", 1), ("train", 2)] {
@@ -139,8 +136,7 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 }
 
 pub fn wrong_image(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    let names = [("read-digits", SERVICE)];
-    let service = examples::in_the_cloud(tour, "joint-inference/digits.yaml", &names)?;
+    let service = examples::service_in_the_cloud(tour)?;
     tour.apply(&service.replacen(IMAGE, NO_IMAGE, 1))?;
     let names = [("learn-digits", JOB), ("digits-1", "here-1"), ("digits-2", "here-2")];
     let job = examples::job_in_the_cloud(tour, &names, 25)?;
