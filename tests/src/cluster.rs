@@ -203,7 +203,7 @@ pub async fn side_by_side<T, R>(each: impl IntoIterator<Item = T>, act: impl Asy
 }
 
 /// The kinds of objects that scenarios make, in the order in which they are cleaned away.
-const KINDS: [(&str, &str, &str); 15] = [
+const KINDS: [(&str, &str, &str); 14] = [
     ("sedna.io/v1alpha1", "JointInferenceService", "jointinferenceservices"),
     ("sedna.io/v1alpha1", "FederatedLearningJob", "federatedlearningjobs"),
     ("sedna.io/v1alpha1", "VideoAnalyticsJob", "videoanalyticsjobs"),
@@ -217,7 +217,6 @@ const KINDS: [(&str, &str, &str); 15] = [
     ("v1", "Secret", "secrets"),
     ("v1", "ConfigMap", "configmaps"),
     ("coordination.k8s.io/v1", "Lease", "leases"),
-    ("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
     ("events.k8s.io/v1", "Event", "events"),
 ];
 

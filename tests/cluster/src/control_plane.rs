@@ -38,7 +38,7 @@ pub struct Memory {
 
 /// Where several control planes work side by side: memory is cheaper than time, as long as there is some.
 pub const AMONG_OTHERS: Memory = Memory {
-    growth: "800",
+    growth: "1600",
     limit: "2GiB",
 };
 /// Where one has the machine to itself and thousands of objects. The limit is out of reach: whoever meets it only with the
