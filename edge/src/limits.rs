@@ -12,7 +12,8 @@ pub const PROTOCOL: u32 = 1;
 /// Bytes of one message to a node. etcd keeps objects of at most 1.5 MiB; the rest is room for escapes and envelope.
 pub const MAX_DOWNSTREAM: usize = 2 * 1024 * 1024;
 
-/// Bytes of one object's body or one Secret's fields, refused before it is placed on a node: what etcd can keep.
+/// Bytes of one object's body or one Secret's fields, as JSON: refused before they are placed on a node. What etcd can keep;
+/// of a Secret that is no text, with six bytes for one, a sixth of that.
 pub const MAX_BODY: usize = 1536 * 1024;
 
 /// Bytes of one message to the manager, which has thousands of peers: a worker's report with its results fits

@@ -3,6 +3,8 @@
 //! Decides what a frame may look like before anything is allocated for it (size, nesting, names). What may be said
 //! when is decided by the sessions.
 
+mod fit;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -366,8 +368,12 @@ fn decode<M: Tagged>(
 
 fn check_row(row: &Row) -> Result<(), MessageError> {
     row.key.check()?;
-    if row.uid.len() > limits::MAX_NAME {
-        return Err(MessageError::Uid(row.uid.len()));
+    check_uid(&row.uid)
+}
+
+fn check_uid(uid: &str) -> Result<(), MessageError> {
+    if uid.len() > limits::MAX_NAME {
+        return Err(MessageError::Uid(uid.len()));
     }
     Ok(())
 }

@@ -36,7 +36,6 @@ use skerry_edge::{
     Credential, Item, Object, ObjectKey,
     cloud::Server,
     identity::Revocations,
-    limits,
     transport::{doors::Doors, plain::PlainListener, server},
 };
 use tokio::{
@@ -253,28 +252,23 @@ impl Hub {
 
     /// What `owner` places on nodes, whole: a node that is not named holds nothing of it.
     pub fn set(&self, owner: &ObjectKey, parts: BTreeMap<String, Part>) {
-        let largest = parts
-            .values()
-            .map(|part| part.object.body.json().len())
-            .max()
-            .unwrap_or_default();
-        if largest > limits::MAX_BODY {
-            // As for an owner that cannot be planned: its nodes keep what they have.
-            self.shared.counters.oversize.fetch_add(1, Relaxed);
-            tracing::error!(%owner, bytes = largest, limit = limits::MAX_BODY, "an object is too large for its node");
-            return;
-        }
-        let items = |Part { object, credentials }: Part| {
+        let items = |Part { object, credentials }: Part| -> Vec<_> {
             credentials
                 .into_iter()
                 .map(Item::Credential)
                 .chain([Item::Object(object)])
                 .collect()
         };
-        let parts = parts
+        let parts: BTreeMap<_, _> = parts
             .into_iter()
             .map(|(node, part)| (node.into(), items(part)))
             .collect();
+        if let Some(error) = parts.values().flatten().find_map(|item| item.check().err()) {
+            // As for an owner that cannot be planned: its nodes keep what they have.
+            self.shared.counters.oversize.fetch_add(1, Relaxed);
+            tracing::error!(%owner, %error, "an object or a Secret of it is too large for its node");
+            return;
+        }
         self.change(|placements, now| placements.set(now, owner, parts));
     }
 

@@ -498,6 +498,33 @@ async fn an_object_that_is_too_large_leaves_its_node_with_the_last_one() {
 }
 
 #[tokio::test]
+async fn a_secret_that_no_message_has_room_for_keeps_nothing_else_from_its_node() {
+    let world = World::new().await;
+    let a = world.edge("a", &Arc::default());
+    a.live().await;
+    for (number, value) in ["\u{1}".repeat(400 << 10), "\"".repeat(1 << 20)]
+        .into_iter()
+        .enumerate()
+    {
+        let secret = Credential {
+            owner: key("d"),
+            uid: "uid-d".to_owned(),
+            secret: "s3".to_owned(),
+            fields: [("ACCESS_KEY_ID".to_owned(), value)].into(),
+        };
+        let with = Part {
+            credentials: vec![secret],
+            ..part("d", 1)
+        };
+        world.hub.set(&key("d"), [("a".to_owned(), with)].into());
+        assert_eq!(world.hub.snapshot().oversize, number as u64 + 1);
+    }
+    world.hub.set(&key("e"), on(&["a"], "e", 1));
+    a.holds(&[("e", 1)]).await;
+    assert_eq!(world.hub.snapshot().ended, BTreeMap::new(), "the session goes on");
+}
+
+#[tokio::test]
 async fn a_shut_down_waits_until_every_node_is_told() {
     let world = World::new().await;
     let nodes: Vec<_> = (0..5).map(|i| world.edge(&format!("n{i}"), &Arc::default())).collect();
