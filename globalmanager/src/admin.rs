@@ -1,16 +1,59 @@
 //! `/healthz`, `/readyz` and `/metrics`: whether the process lives, whether it can work (and what it lacks), and what it
 //! counted. `/nodes`: how the nodes stand that it serves, for `skerry nodes`.
+//!
+//! Whoever reaches the port may ask, and costs as little as one that has proven nothing where nodes come.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
-use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderValue, StatusCode, header::CONNECTION},
+    middleware,
+    response::Response,
+    routing::get,
+    serve::Listener,
+};
+use skerry_edge::transport::{
+    doors::{Capacity, Doors},
+    plain::PlainListener,
+    server,
+};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     engine::Engine,
     hub::{Hub, NodeStatus},
     metrics::Metrics,
 };
+
+/// Connections at once: a few scrapers, the probes of the kubelet, and people.
+pub const CONNECTIONS: usize = 256;
+
+/// Of these, from one address: one scraper or person does not take the place of the probes.
+pub const CONNECTIONS_PER_ADDRESS: usize = 64;
+
+/// Serves the admin routes until `stop`, and waits for nobody then: what is asked is answered at once, or was never asked in
+/// full.
+pub async fn serve(listener: impl Listener<Addr = SocketAddr>, router: Router, stop: CancellationToken) {
+    let doors = Doors::new(Capacity {
+        unproven: CONNECTIONS,
+        unproven_per_address: CONNECTIONS_PER_ADDRESS,
+        nodes: 0,
+        per_node: 0,
+    });
+    let router = router.layer(middleware::map_response(last));
+    server::serve(PlainListener::new(listener, doors), router, stop).await;
+}
+
+/// A connection is for one request: how long it may last is then for that one alone, and cuts off none that comes late.
+async fn last(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
 
 /// What readiness is told from.
 #[derive(Clone)]
@@ -87,4 +130,22 @@ async fn counted(State(metrics): State<Arc<Metrics>>) -> ([(&'static str, &'stat
         )],
         metrics.encode(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_documented_with_its_value() {
+        let documented = include_str!("../../docs/edge-limits.md");
+        let (_, ours) = documented.split_once("## Of the admin port").unwrap();
+        for (name, value) in [
+            ("CONNECTIONS", CONNECTIONS),
+            ("CONNECTIONS_PER_ADDRESS", CONNECTIONS_PER_ADDRESS),
+        ] {
+            let row = format!("| `{name}` | {value} |");
+            assert!(ours.contains(&row), "docs/edge-limits.md has no row {row}");
+        }
+    }
 }

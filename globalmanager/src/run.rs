@@ -19,7 +19,7 @@ use crate::{
     client,
     config::Config,
     engine::{Engine, Kinds, Pace, Parts},
-    hub::{Hub, OldAgents},
+    hub::{Hub, OldAgents, nodelay},
     identity::{Identity, Terms},
     lease::{self, Claim},
     metrics::Metrics,
@@ -79,20 +79,18 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
     let holder = tokio::spawn(lease::hold(client.clone(), claim, epochs, troubles, lease_stop.clone()));
 
     let mut tasks = JoinSet::new();
-    tasks.spawn(serve(
-        admin,
-        admin::router(
-            Readiness {
-                engine: engine.clone(),
-                lease,
-                trouble,
-                hub: hub.clone(),
-                tls: tls.is_some(),
-            },
-            metrics.clone(),
-        ),
-        stop.clone(),
-    ));
+    let readiness = Readiness {
+        engine: engine.clone(),
+        lease,
+        trouble,
+        hub: hub.clone(),
+        tls: tls.is_some(),
+    };
+    let asked = admin::serve(nodelay(admin), admin::router(readiness, metrics.clone()), stop.clone());
+    tasks.spawn(async move {
+        asked.await;
+        anyhow::Ok(())
+    });
     if tls.is_some() {
         // Before anybody can come in plain.
         hub.expect_proof();
@@ -125,9 +123,14 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         leads,
         metrics,
     };
-    tasks.spawn(terms(client, config.namespace, term, epoch, stop.clone()));
+    let ended = lease_stop.clone();
     tasks.spawn(async move {
-        engine.run(stop).await;
+        tokio::join!(
+            terms(client, config.namespace, term, epoch, stop.clone()),
+            engine.run(stop)
+        );
+        // Nothing is written any more, so whoever takes over need not wait for what else ends here.
+        ended.cancel();
         anyhow::Ok(())
     });
     let mut outcome = Ok(());
@@ -267,12 +270,12 @@ async fn terms(
     term: Term,
     mut epoch: watch::Receiver<Option<Epoch>>,
     stop: CancellationToken,
-) -> anyhow::Result<()> {
+) {
     let Some(cluster) = stop
         .run_until_cancelled(cluster_uid(&client, namespace.as_deref()))
         .await
     else {
-        return Ok(());
+        return;
     };
     loop {
         let held = epoch.borrow_and_update().clone();
@@ -287,7 +290,6 @@ async fn terms(
     }
     term.end();
     term.hub.shut_down().await;
-    Ok(())
 }
 
 /// The uid by which nodes know whose word they heed: that of the cluster's `kube-system` namespace, which lives as long as
@@ -308,13 +310,6 @@ async fn cluster_uid(client: &Client, namespace: Option<&str>) -> String {
 async fn bind(address: &str, key: &str) -> anyhow::Result<TcpListener> {
     let hint = || format!("{address} ({key}) cannot be listened on; give a free address and port");
     TcpListener::bind(address).await.with_context(hint)
-}
-
-async fn serve(listener: TcpListener, router: axum::Router, stop: CancellationToken) -> anyhow::Result<()> {
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await?;
-    Ok(())
 }
 
 /// What people know this process by: the pod's name, or the host's.

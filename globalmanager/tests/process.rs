@@ -6,7 +6,7 @@
 use std::{
     io::Read as _,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use k8s_openapi::{
@@ -23,7 +23,11 @@ use skerry_sandbox::{
     cluster::{Options, Sandbox},
     free_port,
 };
-use tokio::time::{sleep, timeout};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -190,4 +194,24 @@ async fn it_drains_even_if_nobody_reads_its_log() {
     world.until("/readyz", |answer| answer.0 == 200).await;
     drop(world.manager.stderr.take());
     assert_eq!(world.terminate().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_request_of_which_half_is_sent_holds_up_neither_its_end_nor_the_next_manager() {
+    let mut world = World::start().await;
+    world.furnish().await;
+    let leads = |answer: &(u16, String)| answer.1.lines().any(|line| line == "skerry_leader 1");
+    world.until("/metrics", leads).await;
+    let mut half = TcpStream::connect(&world.admin).await.unwrap();
+    half.write_all(b"GET /healthz HTTP/1.1\r\nhost: admin\r\n")
+        .await
+        .unwrap();
+    // What is asked after it is answered, so it has been taken up.
+    world.until("/healthz", |answer| answer.0 == 200).await;
+
+    let began = Instant::now();
+    assert_eq!(world.terminate().await, Some(0));
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(world.lease().await.spec.unwrap().holder_identity, None);
+    drop(half);
 }

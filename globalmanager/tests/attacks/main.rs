@@ -8,12 +8,14 @@
 //! | size: frames, what frames claim to be, heads | `large` |
 //! | number: connections, names | `many` |
 //! | slowness and size, where Sedna's agents come | `agents` |
+//! | slowness and number, at the admin port | `admin` |
 //! | what is no message | `malformed` |
 //! | the same again, in another order, about what is another's | `repeated` |
 
 // A set-up that fails is the test's verdict.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+mod admin;
 mod agents;
 #[path = "../common/mod.rs"]
 mod common;
