@@ -197,7 +197,12 @@ impl Session {
         if matches!(self.stage, Stage::Closed) {
             return out;
         }
-        let went = self.stands(node).and_then(|()| match input {
+        // A manager that sends its nodes away says so whatever it still knows of them: with a term, that is over.
+        let stands = match input {
+            Input::Drain { .. } => Ok(()),
+            _ => self.stands(node),
+        };
+        let went = stands.and_then(|()| match input {
             Input::Wake => self.tick(now, &mut out),
             Input::Frame(frame) => {
                 self.heard(now);

@@ -195,7 +195,7 @@ impl Connection {
                     tracing::warn!(%lost, "a session was ended");
                     return Some(lost.frame());
                 }
-                _ = term.changed() => Input::Drain { reconnect_after: self.hub.reconnect_after() },
+                _ = term.changed() => self.drain(),
                 () = sleep_until(self.hub.shared.origin + wake_at) => Input::Wake,
                 () = self.wake.notified() => Input::Wake,
                 event = socket.next() => match event {
@@ -209,15 +209,24 @@ impl Connection {
                     }
                 },
             };
-            let outputs = self.handle(input);
+            let outputs = self.handle(input, term);
             self.carry_out(outputs, socket);
         }
         None
     }
 
-    fn handle(&mut self, input: Input) -> Vec<Output> {
+    fn drain(&self) -> Input {
+        Input::Drain {
+            reconnect_after: self.hub.reconnect_after(),
+        }
+    }
+
+    fn handle(&mut self, input: Input, term: &watch::Receiver<Option<Term>>) -> Vec<Output> {
         let now = self.hub.now();
         let mut state = self.hub.shared.state.lock();
+        // What is known of the node now may be another term's already.
+        let over = term.has_changed().unwrap_or(true);
+        let input = if over { self.drain() } else { input };
         let outputs = {
             let (node, may_delete) = state.placements.node_with_rule(&self.node);
             self.session.handle(now, input, node, &may_delete)
@@ -281,13 +290,15 @@ impl Connection {
             connected,
             streams: _,
         } = &mut *state;
-        // Where another connection has taken over, all belongs to it.
-        if connected
-            .get(&self.node)
-            .is_some_and(|connected| connected.number == self.number)
-        {
-            connected.remove(&self.node);
-            placements.left(&self.node);
+        match connected.get(&self.node) {
+            Some(present) if present.number == self.number => {
+                connected.remove(&self.node);
+                placements.left(&self.node);
+            }
+            // Another connection has taken over: all belongs to it.
+            Some(_) => {}
+            // And has gone, too: what this one has found since is nobody's.
+            None => placements.release(&self.node),
         }
     }
 }
@@ -318,4 +329,66 @@ impl Hub {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use skerry_edge::{Epoch, ObjectKey, cloud::Server};
+
+    use super::{
+        super::{Answers, Reported, Reports},
+        *,
+    };
+
+    struct Nobody;
+
+    #[async_trait]
+    impl Reports for Nobody {
+        async fn take(&self, _: &ObjectKey, _: &[Reported]) -> Answers {
+            Answers::default()
+        }
+    }
+
+    fn begin(hub: &Hub, number: u64) -> Connection {
+        let epoch = Epoch {
+            lease: "l".to_owned(),
+            transitions: 0,
+            made: None,
+        };
+        let term = Term {
+            server: Arc::new(Server {
+                cluster: "c".to_owned(),
+                epoch,
+            }),
+            reports: Arc::new(Nobody),
+        };
+        let hello = Hello {
+            node: "edge-1".to_owned(),
+            boot: "boot".to_owned(),
+            protocol: limits::PROTOCOL,
+            agent: "test".to_owned(),
+            stored: None,
+            holds: 0,
+            window: None,
+        };
+        Connection::start(hub, number, term, &Peer::default(), hello).unwrap().0
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_a_node_whose_replaced_session_is_the_last_to_end() {
+        let hub = Hub::default();
+        let (mut first, second) = (begin(&hub, 0), begin(&hub, 1));
+        second.end();
+        assert!(hub.nodes().is_empty());
+        let ended = first.handle(Input::Wake, &hub.shared.term.subscribe());
+        assert!(
+            ended
+                .iter()
+                .any(|output| matches!(output, Output::Close { end: End::Replaced, .. })),
+            "{ended:?}"
+        );
+        first.end();
+        assert!(hub.nodes().is_empty());
+    }
 }

@@ -140,9 +140,12 @@ impl Hub {
     }
 
     /// Begins to serve nodes under this epoch; reports go to `reports`. What nodes should hold has to be said anew, since
-    /// another manager may have said otherwise meanwhile, and what they hold is found out anew.
+    /// another manager may have said otherwise meanwhile, and what they hold is found out anew. Sessions of a term before
+    /// are ended.
     pub fn lead(&self, server: Server, reports: Arc<dyn Reports>) {
-        self.shared.state.lock().placements = Placements::default();
+        // Both under the lock: a session for which there is nothing any more has to find that its term is over.
+        let mut state = self.shared.state.lock();
+        state.placements = Placements::default();
         self.shared.term.send_replace(Some(Term {
             server: Arc::new(server),
             reports,

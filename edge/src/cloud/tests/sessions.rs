@@ -447,20 +447,26 @@ fn a_node_of_a_version_before_has_its_session() {
 }
 
 #[test]
-fn a_drain_tells_when_to_come_back() {
-    let mut node = Node::default();
-    let mut link = Link::live(&mut node);
-    let outputs = link.at(
-        NOW,
-        &mut node,
-        Input::Drain {
-            reconnect_after: Duration::from_millis(1500),
-        },
-    );
-    assert_eq!(
-        sent(&outputs),
-        [&Downstream::Restarting {
-            reconnect_after_ms: 1500
-        }]
-    );
+fn a_drain_tells_when_to_come_back_also_where_nothing_is_known_of_the_node_any_more() {
+    for knows in [true, false] {
+        let mut node = Node::default();
+        let mut link = Link::live(&mut node);
+        if !knows {
+            // As in the term that follows.
+            node = Node::default();
+        }
+        let outputs = link.at(
+            NOW,
+            &mut node,
+            Input::Drain {
+                reconnect_after: Duration::from_millis(1500),
+            },
+        );
+        assert_eq!(
+            sent(&outputs),
+            [&Downstream::Restarting {
+                reconnect_after_ms: 1500
+            }]
+        );
+    }
 }

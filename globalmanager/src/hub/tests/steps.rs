@@ -287,6 +287,24 @@ async fn another_term_finds_out_what_nodes_hold_and_sends_none_of_it_again() {
 }
 
 #[tokio::test]
+async fn nodes_come_back_at_once_where_one_term_follows_the_other() {
+    let world = World::new().await;
+    let nodes: Vec<_> = (0..20)
+        .map(|i| (format!("n{i}"), world.edge(&format!("n{i}"), &Arc::default())))
+        .collect();
+    for (_, node) in &nodes {
+        node.live().await;
+    }
+    // As where its Lease was deleted: the manager makes another one and goes on.
+    world.hub.lead(server(1), world.reports.clone());
+    for (name, node) in &nodes {
+        world.hub.set(&key("d"), on(&[name], "d", 1));
+        node.holds(&[("d", 1)]).await;
+    }
+    assert_eq!(world.hub.snapshot().ended, [("restarting", 20)].into());
+}
+
+#[tokio::test]
 async fn a_term_knows_nothing_of_the_one_before() {
     let world = World::new().await;
     world.list(&["kept"]);
