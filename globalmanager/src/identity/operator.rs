@@ -70,18 +70,26 @@ pub async fn invite(
     Ok(token)
 }
 
-/// Revokes all certificates and join tokens that `node` has.
+/// Revokes all certificates and join tokens that `node` has. Needs to read and write `EdgeNode`s.
 pub async fn revoke(client: &Client, namespace: &str, node: &str) -> Result<Timestamp, IdentityError> {
     check(node)?;
-    let nodes: Api<EdgeNode> = Api::namespaced(client.clone(), namespace);
-    // Certificates tell the second in which they were issued: that of now counts as before.
-    let before = Timestamp::from_second(Timestamp::now().as_second().saturating_add(1)).unwrap_or(Timestamp::MAX);
+    let known = nodes::resources(client, namespace).get_opt(node).await;
+    let known = known.map_err(api("read the EdgeNode"))?;
+    let time = |pointer: &str| -> Option<Timestamp> { known.as_ref()?.data.pointer(pointer)?.as_str()?.parse().ok() };
+    // Certificates have the manager's time, and the clock here may be behind it.
+    let now = Timestamp::now();
+    let latest = time("/status/certificate/issued").map_or(now, |issued| now.max(issued));
+    // They tell the second in which they were issued: that of now counts as before.
+    let after = Timestamp::from_second(latest.as_second().saturating_add(1)).unwrap_or(Timestamp::MAX);
+    // What is revoked stays so.
+    let before = time("/spec/revokedBefore").map_or(after, |earlier| after.max(earlier));
     let object = json!({
         "apiVersion": "skerry.io/v1alpha1",
         "kind": "EdgeNode",
         "metadata": {"name": node},
         "spec": EdgeNodeSpec { revoked_before: Some(Time(before)) },
     });
+    let nodes: Api<EdgeNode> = Api::namespaced(client.clone(), namespace);
     let how = PatchParams::apply(OPERATOR).force();
     let written = nodes.patch(node, &how, &Patch::Apply(object)).await;
     written.map_err(api("write the EdgeNode"))?;

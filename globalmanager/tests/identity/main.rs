@@ -11,6 +11,7 @@ mod common;
 mod node;
 mod party;
 mod seen;
+mod turning;
 mod watching;
 
 use jiff::{SignedDuration, Timestamp};
