@@ -101,12 +101,7 @@ impl Hub {
                     () = wake.notified() => {}
                 },
                 Next::Batch(batch) => {
-                    // Requests have no time-out of their own; what is not answered is not known to be written.
-                    let unknown = Answers {
-                        asked: true,
-                        ..Answers::default()
-                    };
-                    let answers = timeout(TAKING, reports.take(&key, &batch)).await.unwrap_or(unknown);
+                    let answers = answers(reports, &key, &batch).await;
                     if let Some(Taken::Later(reason) | Taken::Apart(reason)) = answers.each.last() {
                         tracing::debug!(%key, reports = batch.len(), reason, "reports were put off");
                     }
@@ -148,5 +143,90 @@ impl Hub {
             }
             Verdict::Later { .. } => counters.reports_put_off.fetch_add(1, Relaxed),
         };
+    }
+}
+
+/// What becomes of a batch.
+async fn answers(reports: Arc<dyn Reports>, key: &ObjectKey, batch: &[Reported]) -> Answers {
+    let (resource, these) = (key.clone(), batch.to_vec());
+    // As a task, so that a defect in a kind's decision about one report silences none of the others.
+    let taking = tokio::spawn(async move { timeout(TAKING, reports.take(&resource, &these)).await });
+    match taking.await {
+        Ok(Ok(answers)) => answers,
+        // Requests have no time-out of their own; what is not answered is not known to be written.
+        Ok(Err(_)) => Answers {
+            asked: true,
+            ..Answers::default()
+        },
+        Err(error) => {
+            tracing::error!(%key, reports = batch.len(), %error, "reports could not be taken");
+            Answers {
+                each: vec![Taken::Apart(error.to_string()); batch.len()],
+                asked: true,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use parking_lot::Mutex;
+    use skerry_edge::ReportPayload;
+
+    use super::*;
+
+    /// A kind whose decision about one report is a defect.
+    #[derive(Default)]
+    struct Defective {
+        taken: Mutex<Vec<u64>>,
+        news: Notify,
+    }
+
+    const SPOILS: u64 = 2;
+
+    #[async_trait]
+    impl Reports for Defective {
+        async fn take(&self, _: &ObjectKey, reports: &[Reported]) -> Answers {
+            assert!(reports.iter().all(|reported| reported.report.seq != SPOILS), "a defect");
+            self.taken
+                .lock()
+                .extend(reports.iter().map(|reported| reported.report.seq));
+            self.news.notify_one();
+            Answers {
+                each: vec![Taken::Accepted; reports.len()],
+                asked: true,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_defect_in_a_decision_about_one_report_keeps_none_of_the_others_from_being_taken() {
+        let (hub, defective) = (Hub::default(), Arc::<Defective>::default());
+        let says = |node: &str, seq| {
+            let report = Report {
+                seq,
+                id: None,
+                key: ObjectKey::new("dataset", "default", "d"),
+                uid: "u".to_owned(),
+                observed_at: Timestamp::UNIX_EPOCH,
+                payload: ReportPayload::DatasetSamples { count: seq },
+            };
+            hub.take_report(defective.clone(), &node.into(), "boot", report);
+        };
+        // Together, so that they are in one batch.
+        for (node, seq) in [("a", 1), ("b", SPOILS), ("c", 3)] {
+            says(node, seq);
+        }
+        while defective.taken.lock().len() < 2 {
+            timeout(TAKING, defective.news.notified())
+                .await
+                .expect("all wait for one");
+        }
+        says("d", 4);
+        timeout(TAKING, defective.news.notified())
+            .await
+            .expect("nothing comes after it");
+        assert_eq!(*defective.taken.lock(), [1, 3, 4]);
     }
 }
