@@ -3,7 +3,8 @@
 //! Decides that a report which is sent again, because its answer was lost with a connection, is answered again rather
 //! than carried out again. The numbers are unique within one start of the node's local controller only, so another
 //! start begins with nothing: what then comes of before is found out by what the resource itself says of it, which is
-//! for whoever carries reports out.
+//! for whoever carries reports out. What is being worked on of earlier starts takes its place in the window all the same,
+//! or whoever starts again and again would have as much kept as he likes.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -42,6 +43,8 @@ pub(super) struct Reports {
     boot: String,
     /// What is being worked on.
     pending: BTreeSet<u64>,
+    /// How much is being worked on of earlier starts.
+    before: usize,
     /// In the order in which they were last answered.
     done: VecDeque<(u64, ReportResult)>,
 }
@@ -65,9 +68,15 @@ impl Reports {
         if self.boot != boot {
             *self = Self {
                 boot: boot.to_owned(),
+                before: self.before + self.pending.len(),
                 ..Self::default()
             };
         }
+    }
+
+    /// Whether what is being worked on of earlier starts leaves no room for another report.
+    pub(super) fn crowded(&self) -> bool {
+        self.before > 0 && self.before + self.pending.len() >= limits::REPORT_WINDOW
     }
 
     /// Something with this number has come.
@@ -104,10 +113,8 @@ impl Reports {
 
     /// A report of this start was carried out; false where another start has come meanwhile.
     pub(super) fn finish(&mut self, boot: &str, seq: u64, verdict: &Verdict) -> bool {
-        if self.boot != boot {
-            return false;
-        }
-        if !self.pending.remove(&seq) {
+        if self.boot != boot || !self.pending.remove(&seq) {
+            self.before = self.before.saturating_sub(1);
             return false;
         }
         if let Verdict::Done(result) = verdict {
@@ -173,6 +180,34 @@ mod tests {
         reports.boot("b");
         assert_eq!(reports.take(1), Taken::New);
         assert!(!reports.finish("a", 2, OK), "an answer to the old start");
+    }
+
+    #[test]
+    fn what_is_worked_on_of_earlier_starts_leaves_the_later_ones_less_room() {
+        let mut reports = Reports::default();
+        let seqs = 1..=limits::REPORT_WINDOW as u64 / 2;
+        for start in ["a", "b"] {
+            reports.boot(start);
+            for seq in seqs.clone() {
+                assert!(!reports.crowded());
+                assert_eq!(reports.take(seq), Taken::New);
+            }
+        }
+        assert!(reports.crowded());
+        // As if it went back to what it was.
+        reports.boot("a");
+        assert!(reports.crowded());
+        reports.finish("a", 1, OK);
+        assert!(!reports.crowded(), "of any start");
+        assert_eq!(reports.take(1), Taken::New);
+        assert!(reports.crowded());
+        for (start, seq) in ["a", "b"]
+            .into_iter()
+            .flat_map(|start| seqs.clone().map(move |seq| (start, seq)))
+        {
+            reports.finish(start, seq, OK);
+        }
+        assert_eq!((reports.before, reports.pending.len()), (0, 0));
     }
 
     #[test]

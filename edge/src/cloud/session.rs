@@ -370,6 +370,8 @@ impl Session {
 
 /// When a report comes again that came before one of its resource which was put off.
 const OVERTAKES: Duration = Duration::from_secs(1);
+/// And one for which the node's earlier starts have left no room: what is worked on of these waits for the API server.
+const CROWDED: Duration = Duration::from_secs(5);
 
 fn take_report(after: Option<u64>, report: Report, node: &mut Node, out: &mut Vec<Output>) -> Result<(), Closing> {
     let seq = report.seq;
@@ -377,12 +379,15 @@ fn take_report(after: Option<u64>, report: Report, node: &mut Node, out: &mut Ve
     let taken = match node.reports.take_again(seq) {
         Some(again) => again,
         None => match node.permits(&report) {
-            Ok(()) if after.is_some_and(|after| !node.reports.has(after)) => {
-                let retry_after = OVERTAKES;
-                out.push(Output::Send(Verdict::Later { retry_after }.frame(seq)));
-                return Ok(());
+            Ok(()) => {
+                let overtakes = after.is_some_and(|after| !node.reports.has(after));
+                let put_off = overtakes.then_some(OVERTAKES);
+                if let Some(retry_after) = put_off.or_else(|| node.reports.crowded().then_some(CROWDED)) {
+                    out.push(Output::Send(Verdict::Later { retry_after }.frame(seq)));
+                    return Ok(());
+                }
+                node.reports.take(seq)
             }
-            Ok(()) => node.reports.take(seq),
             Err(denial) => {
                 // Nothing is kept of it: should it come again, it is judged again.
                 let reason = denial.to_string();

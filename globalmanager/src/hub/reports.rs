@@ -71,11 +71,11 @@ impl Hub {
         });
         busy.reports = reports;
         let put_off = busy.stream.push(now, reported.clone());
+        let mut told = busy.stream.dropped();
         busy.wake.notify_one();
         drop(state);
-        if let Some(retry_after) = put_off {
-            self.answer(vec![(reported, Verdict::Later { retry_after })]);
-        }
+        told.extend(put_off.map(|retry_after| (reported, Verdict::Later { retry_after })));
+        self.answer(told);
     }
 
     /// Takes reports on one resource until there is nothing to be kept in mind of it.
@@ -109,7 +109,8 @@ impl Hub {
                     let Some(busy) = state.streams.get_mut(&key) else {
                         return;
                     };
-                    let told = busy.stream.answered(self.now(), batch, answers);
+                    let mut told = busy.stream.answered(self.now(), batch, answers);
+                    told.extend(busy.stream.dropped());
                     drop(state);
                     self.answer(told);
                 }

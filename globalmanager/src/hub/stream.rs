@@ -47,6 +47,8 @@ pub struct Reported {
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     waiting: VecDeque<Reported>,
+    /// What waited of a start of a node that is over.
+    dropped: Vec<Reported>,
     /// The starts of local controllers of which something may wait.
     boots: HashMap<NodeName, String>,
     /// The API server is left alone until then.
@@ -88,11 +90,19 @@ impl Stream {
         let before = self.boots.insert(reported.node.clone(), reported.boot.clone());
         if before.is_some_and(|before| before != reported.boot) {
             // None of it was answered, so it comes again: a node has nothing twice here, however often it starts.
-            self.waiting
-                .retain(|waiting| waiting.node != reported.node || waiting.boot == reported.boot);
+            let of_before = |waiting: &Reported| waiting.node == reported.node && waiting.boot != reported.boot;
+            let (dropped, waiting): (VecDeque<_>, VecDeque<_>) = self.waiting.drain(..).partition(of_before);
+            self.dropped.extend(dropped);
+            self.waiting = waiting;
         }
         self.waiting.push_back(reported);
         None
+    }
+
+    /// What was dropped since this was asked last: it is to be finished, though nobody waits for the answer.
+    pub(super) fn dropped(&mut self) -> Vec<(Reported, Verdict)> {
+        let later = |reported| (reported, Verdict::Later { retry_after: SOON });
+        std::mem::take(&mut self.dropped).into_iter().map(later).collect()
     }
 
     /// What to do at `now`. No batch may be under way.
@@ -140,7 +150,9 @@ impl Stream {
             // At least one halving below what there was.
             self.halved += 1 + allowed.div_ceil(together).ilog2();
             // Those of an earlier start come again from the present one, and are there already where it has come so far.
-            again.retain(|reported| self.boots.get(&reported.node) == Some(&reported.boot));
+            let present = |reported: &Reported| self.boots.get(&reported.node) == Some(&reported.boot);
+            let (mut again, over): (VecDeque<_>, VecDeque<_>) = again.into_iter().partition(present);
+            self.dropped.extend(over);
             again.append(&mut self.waiting);
             self.waiting = again;
         }

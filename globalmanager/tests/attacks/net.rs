@@ -51,7 +51,7 @@ pub(crate) struct World {
     _stop: DropGuard,
 }
 
-/// Takes reports; those on [`STUCK`] when it is let.
+/// Takes reports; those on [`STUCK`] and what begins with that when it is let.
 pub(crate) struct Engine {
     pub(crate) taken: Mutex<Vec<(String, u64)>>,
     pub(crate) turns: Semaphore,
@@ -64,7 +64,7 @@ pub(crate) const STUCK: &str = "stuck";
 impl Reports for Engine {
     async fn take(&self, key: &ObjectKey, reports: &[Reported]) -> Answers {
         for Reported { node, report, .. } in reports {
-            if key.name == STUCK {
+            if key.name.starts_with(STUCK) {
                 self.turns.acquire().await.unwrap().forget();
             }
             self.taken.lock().push((node.to_string(), report.seq));
@@ -244,7 +244,12 @@ pub(crate) fn report(seq: u64, name: &str, uid: &str) -> String {
 
 /// A hello.
 pub(crate) fn hello(node: &str) -> String {
-    json!({"hello": {"node": node, "boot": "boot", "protocol": 1, "agent": "test", "holds": 0}}).to_string()
+    hello_of_start(node, "boot")
+}
+
+/// A hello of this start of the node's local controller.
+pub(crate) fn hello_of_start(node: &str, boot: &str) -> String {
+    json!({"hello": {"node": node, "boot": boot, "protocol": 1, "agent": "test", "holds": 0}}).to_string()
 }
 
 /// The head of an upgrade.
@@ -318,8 +323,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Wire<Io> {
 
     /// Begins a session, and answers its digest: nothing is held.
     pub(crate) async fn begin(&mut self, node: &str) {
+        self.begin_by(&hello(node)).await;
+    }
+
+    /// The same with this hello.
+    pub(crate) async fn begin_by(&mut self, hello: &str) {
         assert!(self.upgrade().await.starts_with("HTTP/1.1 101"));
-        self.text(&hello(node)).await.unwrap();
+        self.text(hello).await.unwrap();
         let welcome = self.frame().await;
         let chunks = welcome["welcome"]["start"]["digest"]["chunks"]
             .as_array()

@@ -4,7 +4,7 @@ use serde_json::json;
 use skerry_edge::limits;
 use tokio::{io::AsyncWriteExt as _, task::yield_now};
 
-use super::net::{STUCK, World, hello, report, uid};
+use super::net::{STUCK, World, hello, hello_of_start, report, uid};
 
 /// A session of `edge-1`, which holds `d`.
 async fn holder(world: &World) -> super::net::Wire<tokio::io::DuplexStream> {
@@ -138,6 +138,55 @@ async fn a_flood_of_reports_is_bounded_by_the_window_and_holds_up_no_other_node(
     }
     world.serves_others().await;
     assert_eq!(carried_out(), limits::REPORT_WINDOW);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_starts_again_and_again_has_no_more_kept_of_it_than_its_window() {
+    const STARTS: usize = 5;
+    let world = World::plain();
+    let stuck = |start: usize| format!("{STUCK}-{start}");
+    for start in 0..STARTS {
+        world.place("edge-1", &stuck(start), 1);
+    }
+    let mut put_off = 0;
+    for start in 0..STARTS {
+        let mut wire = world.dial();
+        wire.begin_by(&hello_of_start("edge-1", &start.to_string())).await;
+        for _ in 0..STARTS {
+            assert!(wire.frame().await["put"].is_object());
+        }
+        for seq in 1..=limits::REPORT_WINDOW as u64 {
+            wire.text(&report(seq, &stuck(start), &uid(&stuck(start))))
+                .await
+                .unwrap();
+            if start > 0 {
+                assert!(wire.frame().await["report-later"].is_object());
+                put_off += 1;
+            }
+        }
+        wire.0.shutdown().await.unwrap();
+        while !matches!(wire.next().await, super::net::Said::Gone) {}
+        world.sessions(0).await;
+    }
+    assert_eq!(put_off, (STARTS - 1) * limits::REPORT_WINDOW);
+    world.engine.turns.add_permits(STARTS * limits::REPORT_WINDOW);
+    let taken = || world.engine.taken.lock().len();
+    while taken() < limits::REPORT_WINDOW {
+        yield_now().await;
+    }
+    // And once there is room, what it says is taken.
+    let mut wire = world.dial();
+    wire.begin_by(&hello_of_start("edge-1", "last")).await;
+    wire.text(&report(1, &stuck(0), &uid(&stuck(0)))).await.unwrap();
+    loop {
+        let frame = wire.frame().await;
+        if frame["report-result"].is_object() {
+            break;
+        }
+        assert!(frame["put"].is_object(), "{frame}");
+    }
+    assert_eq!(taken(), limits::REPORT_WINDOW + 1);
+    wire.0.shutdown().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
