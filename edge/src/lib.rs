@@ -20,6 +20,7 @@
 //! | [`transport`] | how frames get across | sockets |
 //! | [`link`] | carries out what a node's session says | sockets |
 //! | [`limits`] | every bound, with its reason | none |
+//! | [`rate`] | how often each of many may do something | a clock |
 //! | [`seldom`] | log lines that strangers can cause | none |
 
 pub mod cloud;
@@ -32,6 +33,7 @@ pub mod message;
 pub mod node;
 pub mod object;
 pub mod position;
+pub mod rate;
 pub mod report;
 pub mod sedna;
 pub mod seldom;

@@ -62,6 +62,15 @@ pub const MAX_REQUEST: usize = 4 * 1024;
 /// Requests to join or to renew that are worked on at once; the others wait. Each reads the API server.
 pub const REQUESTS: usize = 8;
 
+/// Requests to join that come to nothing, from one address or one node at once, and one more after each such time: each of them
+/// looks for a token in the API server. A site whose nodes have tokens that do not count has so many.
+pub const JOINS: u32 = 64;
+/// See [`JOINS`].
+pub const JOINS_EVERY: Duration = Duration::from_millis(100);
+
+/// Addresses and nodes of which such requests are counted. Those that have been quiet are forgotten.
+pub const JOINERS: usize = 1024;
+
 /// Connections whose handshake is done and that are not yet taken up.
 pub const ACCEPTED_AHEAD: usize = 64;
 
@@ -213,6 +222,9 @@ mod tests {
             ("REQUEST", seconds(REQUEST)),
             ("MAX_REQUEST", bytes(MAX_REQUEST)),
             ("REQUESTS", REQUESTS.to_string()),
+            ("JOINS", JOINS.to_string()),
+            ("JOINS_EVERY", seconds(JOINS_EVERY)),
+            ("JOINERS", JOINERS.to_string()),
             ("ACCEPTED_AHEAD", ACCEPTED_AHEAD.to_string()),
             ("FIRST_MESSAGE", seconds(FIRST_MESSAGE)),
             ("CLOSE", seconds(CLOSE)),

@@ -202,6 +202,14 @@ impl Place {
         Err(turned)
     }
 
+    /// Who has it, as far as that is known: a node, or an address.
+    pub fn holder(&self) -> String {
+        match &*self.holds() {
+            Holds::Unproven(address) => address.to_string(),
+            Holds::Node(node) => node.to_string(),
+        }
+    }
+
     /// The connection has brought so many bytes; false where those are too many for one that has proven nothing.
     pub(super) fn brought(&self, bytes: usize) -> bool {
         if matches!(*self.holds(), Holds::Node(_)) {

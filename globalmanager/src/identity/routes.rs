@@ -17,17 +17,24 @@ use skerry_edge::{
         Authority, Issued, JOIN, JoinRequest, NodeCertificate, RENEW, RenewRequest, SigningRequest, certificate_pem,
     },
     limits,
+    rate::Rates,
     sedna::NODE_NAME,
+    transport::doors::Place,
 };
 use tokio::sync::Semaphore;
 
-use super::{Identity, IdentityError, nodes, tokens::Tokens};
+use super::{
+    Identity, IdentityError, nodes,
+    tokens::{Shown, Tokens},
+};
 use crate::hub::Hub;
 
 struct Office {
     identity: Identity,
     authority: Authority,
     at_once: Semaphore,
+    /// How often somebody may ask to join in vain.
+    in_vain: Rates,
 }
 
 /// Why a node gets nothing: the status, and a sentence for whoever reads its log.
@@ -38,6 +45,7 @@ pub(super) fn router(identity: Identity, authority: Authority, hub: &Hub) -> Rou
         identity,
         authority,
         at_once: Semaphore::new(limits::REQUESTS),
+        in_vain: Rates::new(limits::JOINS, limits::JOINS_EVERY, limits::JOINERS),
     });
     Router::new()
         .route(JOIN, post(join))
@@ -87,9 +95,14 @@ fn proven(peer: Option<Extension<Peer>>) -> Result<NodeCertificate, Refusal> {
     })
 }
 
-async fn join(State(office): State<Arc<Office>>, request: Result<Json<JoinRequest>, JsonRejection>) -> Response {
+async fn join(
+    State(office): State<Arc<Office>>,
+    place: Option<Extension<Arc<Place>>>,
+    request: Result<Json<JoinRequest>, JsonRejection>,
+) -> Response {
+    let who = place.map(|Extension(place)| place.holder()).unwrap_or_default();
     let answer = match request {
-        Ok(Json(request)) => office.join(request).await.map(Some),
+        Ok(Json(request)) => office.join(&who, request).await.map(Some),
         Err(rejection) => Err(rejection.into()),
     };
     office.answer("join", answer)
@@ -109,19 +122,35 @@ async fn renew(
 }
 
 impl Office {
-    async fn join(&self, request: JoinRequest) -> Result<Issued, Refusal> {
+    /// Lets in who has a token. Whoever has none may ask as often as that costs little: what comes to something counts not.
+    async fn join(&self, who: &str, request: JoinRequest) -> Result<Issued, Refusal> {
         let _turn = self.at_once.acquire().await;
+        self.in_vain.take(who).map_err(|wait| {
+            let sentence = format!("too many requests to join came to nothing from there: try again in {wait:?}");
+            Refusal(StatusCode::SERVICE_UNAVAILABLE, sentence)
+        })?;
+        let issued = self.let_in(request).await?;
+        self.in_vain.put_back(who);
+        Ok(issued)
+    }
+
+    async fn let_in(&self, request: JoinRequest) -> Result<Issued, IdentityError> {
         let JoinRequest { node, token, request } = request;
-        let (request, now) = (
-            SigningRequest::read(&request).map_err(IdentityError::from)?,
-            Timestamp::now(),
-        );
-        // Signed before the token is used up: a request whose key is another's uses up nothing.
-        let (issued, certificate) = self.issue(&node, &request, now)?;
+        let (request, now) = (SigningRequest::read(&request)?, Timestamp::now());
         let Identity { client, namespace, .. } = &self.identity;
         let tokens = Tokens::new(client, namespace);
+        let shown = Shown {
+            token: &token,
+            node: &node,
+            key: request.key(),
+            at: now,
+        };
+        // First of all, since a stranger has none.
+        let found = tokens.find(&shown).await?;
+        // Signed before the token is used up: a request whose key is another's uses up nothing.
+        let (issued, certificate) = self.issue(&node, &request, now)?;
         let revocations = nodes::revocations(client, namespace, &node).await?;
-        tokens.redeem(&token, &node, request.key(), now, &revocations).await?;
+        tokens.redeem(&shown, found, &revocations).await?;
         // A revocation may lie ahead, and the certificate would be revoked as it is issued.
         revocations.judge(&node, now).map_err(IdentityError::Until)?;
         self.note(&certificate).await;

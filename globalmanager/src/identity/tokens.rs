@@ -21,6 +21,22 @@ const TRIES: usize = 5;
 /// The tokens of one namespace.
 pub(super) struct Tokens(Api<Secret>);
 
+/// What a node shows.
+pub(super) struct Shown<'a> {
+    pub(super) token: &'a JoinToken,
+    pub(super) node: &'a str,
+    /// The node's key.
+    pub(super) key: &'a ContentHash,
+    /// When.
+    pub(super) at: Timestamp,
+}
+
+/// A token that is what was shown, and counts.
+pub(super) struct Found {
+    secret: Secret,
+    record: TokenRecord,
+}
+
 impl Tokens {
     pub(super) fn new(client: &Client, namespace: &str) -> Self {
         Self(Api::namespaced(client.clone(), namespace))
@@ -43,37 +59,41 @@ impl Tokens {
         Ok(())
     }
 
+    /// Looks for a token, by one read: whoever guesses costs no more.
+    pub(super) async fn find(&self, shown: &Shown<'_>) -> Result<Found, IdentityError> {
+        let Shown { token, node, key, at } = shown;
+        let found = self.0.get_opt(&join_token(&token.id)).await;
+        let secret = found
+            .map_err(api("read the join token's Secret"))?
+            .ok_or(TokenRefusal::Unknown)?;
+        let record = read(&secret)?;
+        record.judge(token.secret(), node, key, *at)?;
+        Ok(Found { secret, record })
+    }
+
     /// Uses a token for the key of a node, unless what it got is revoked. The same key may use it again.
     pub(super) async fn redeem(
         &self,
-        token: &JoinToken,
-        node: &str,
-        key: &ContentHash,
-        now: Timestamp,
+        shown: &Shown<'_>,
+        mut found: Found,
         revocations: &Revocations,
     ) -> Result<(), IdentityError> {
-        let name = join_token(&token.id);
+        let name = join_token(&shown.token.id);
         let mut lost = None;
         for _ in 0..TRIES {
-            let found = self
-                .0
-                .get_opt(&name)
-                .await
-                .map_err(api("read the join token's Secret"))?;
-            let mut secret = found.ok_or(TokenRefusal::Unknown)?;
-            let record = read(&secret)?;
-            record.judge(token.secret(), node, key, now)?;
-            revocations.judge(node, record.created)?;
+            let Found { mut secret, record } = found;
+            revocations.judge(shown.node, record.created)?;
             if record.used_by.is_some() {
                 return Ok(());
             }
-            write(&mut secret, &record.used(key));
+            write(&mut secret, &record.used(shown.key));
             // The resource version that was read goes along: of two keys, one gets a conflict.
             match self.0.replace(&name, &PostParams::default(), &secret).await {
                 Ok(_) => return Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 409 => lost = Some(kube::Error::Api(status)),
                 Err(error) => return Err(api("mark the join token as used")(error)),
             }
+            found = self.find(shown).await?;
         }
         Err(lost.map_or(TokenRefusal::Unknown.into(), api("mark the join token as used")))
     }

@@ -3,13 +3,21 @@
 use std::{
     pin::pin,
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::json;
-use skerry_edge::{Object, ObjectKey, identity::JOIN, limits};
-use skerry_globalmanager::{hub::Part, identity::sessions::Sessions};
+use skerry_edge::{
+    Object, ObjectKey,
+    identity::{JOIN, JoinRequest, JoinToken, NodeKey, SigningRequest},
+    limits,
+};
+use skerry_globalmanager::{
+    hub::Part,
+    identity::{Terms, sessions::Sessions},
+};
 use skerry_sandbox::api::{Fault, Match, Verb};
 use tokio::task::JoinSet;
 
@@ -108,4 +116,51 @@ async fn so_many_are_joined_at_once_and_the_others_wait() {
     }
     held.shutdown().await;
     joining.await.unwrap();
+}
+
+#[tokio::test]
+async fn strangers_that_ask_to_join_cost_the_api_server_a_read_each_and_few_of_them() {
+    let cluster = Cluster::new().await;
+    let (client, asked) = watched(&cluster);
+    let manager = cluster.manager_by(client, Terms::default()).await;
+    let guess = JoinRequest {
+        node: "stranger".to_owned(),
+        token: JoinToken::generate(manager.authority.fingerprint()),
+        request: SigningRequest::of(&NodeKey::generate().unwrap()).unwrap(),
+    };
+    let guess = serde_json::to_string(&guess).unwrap();
+    let of_it = |asked: &String| asked.contains("skerry-join-") || asked.ends_with("/stranger");
+    assert_eq!(manager.post(JOIN, guess.clone()).await.0, 403);
+    let of_one: Vec<_> = asked
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|asked| of_it(asked))
+        .cloned()
+        .collect();
+    assert_eq!(
+        of_one.len(),
+        1,
+        "a token that is not there is looked for, once: {of_one:?}"
+    );
+
+    let began = Instant::now();
+    for _ in 0..4 * limits::JOINS {
+        let (status, sentence) = manager.post(JOIN, guess.clone()).await;
+        assert!(
+            status == 403 || status == 503 && sentence.contains("too many"),
+            "{status}: {sentence}"
+        );
+    }
+    let most = limits::JOINS + u32::try_from(began.elapsed().as_millis() / limits::JOINS_EVERY.as_millis()).unwrap();
+    let reads = asked.lock().unwrap().iter().filter(|asked| of_it(asked)).count();
+    assert!(reads <= most as usize + 1, "{reads} reads, and {most} there may be");
+
+    // Whoever has a token waits for a moment at most, and takes no turn of others.
+    let token = cluster.invite("edge-1", HOUR).await;
+    let mut node = Node::new("edge-1");
+    while let Err(refused) = node.join(&manager, &token).await {
+        assert!(refused.contains("too many"), "{refused}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -6,7 +6,6 @@
 pub mod limits;
 mod message;
 mod origin;
-mod rate;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -24,7 +23,7 @@ use axum::{
 };
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
-use skerry_edge::{limits::MAX_REPORT, node, seldom::Seldom};
+use skerry_edge::{limits::MAX_REPORT, node, rate::Rates, seldom::Seldom};
 use tokio::{sync::watch, time::timeout};
 
 pub use self::{
@@ -37,7 +36,6 @@ use crate::{
     metrics::{Metrics, Outcome},
     store::{Admission, NewReport, Store, StoreError},
 };
-use rate::Rates;
 
 /// What the routes work with.
 #[derive(Clone, Debug)]
@@ -136,7 +134,7 @@ impl Workers {
     fn new(api: Api) -> Self {
         Self {
             api,
-            rates: Arc::default(),
+            rates: Arc::new(Rates::new(limits::BURST, limits::EVERY, limits::COUNTED)),
             line: Arc::default(),
         }
     }
