@@ -32,7 +32,8 @@ pub const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Connections at once that have proven nothing yet. A handshake holds some 30 KiB, so all together hold 60 MiB at most.
 pub const UNPROVEN: usize = 2048;
 
-/// Of these, from one address: a site with many nodes has them behind one address, and all of them come back at once.
+/// Of these, from one address, or one /64 of IPv6, which is what one host may have: a site with many nodes has them behind one
+/// address, and all of them come back at once.
 pub const UNPROVEN_PER_ADDRESS: usize = 512;
 
 /// Bytes that a connection may bring while it has proven nothing: an upgrade and a hello have 2 KiB, a request to join

@@ -14,7 +14,7 @@ use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
     fmt,
     hash::Hash,
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -30,7 +30,7 @@ use crate::{limits, seldom::Seldom};
 pub struct Capacity {
     /// That have proven nothing.
     pub unproven: usize,
-    /// Of these, from one address.
+    /// Of these, from one address, or one network of IPv6.
     pub unproven_per_address: usize,
     /// Of nodes.
     pub nodes: usize,
@@ -109,6 +109,7 @@ impl Doors {
 
     /// A connection from this address has come.
     pub fn enter(&self, address: IpAddr) -> Result<Place, Turned> {
+        let address = network(address);
         let Capacity {
             unproven,
             unproven_per_address,
@@ -242,6 +243,17 @@ impl Drop for Place {
     }
 }
 
+/// What an address counts as: of IPv6 its /64, since whoever has one of its addresses mostly has them all.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
 /// Counts one more, unless there are so many.
 fn add<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, limit: usize) -> bool {
     let count = counts.entry(key).or_default();
@@ -300,6 +312,26 @@ mod tests {
         assert_eq!((counts.unproven, counts.by_address.len()), (0, 0), "nothing is kept");
         let words: Vec<_> = counts.turned.keys().copied().collect();
         assert_eq!(words, ["address", "unproven"], "each was counted");
+    }
+
+    #[test]
+    fn whoever_has_a_whole_network_comes_from_one_address() {
+        let doors = Doors::default();
+        let enter = |address: String| doors.enter(address.parse().unwrap());
+        let places: Vec<_> = (0..limits::UNPROVEN_PER_ADDRESS)
+            .map(|i| enter(format!("2001:db8:0:7:{i:x}::1")).unwrap())
+            .collect();
+        let refused = Turned::Address(limits::UNPROVEN_PER_ADDRESS);
+        assert_eq!(enter("2001:db8:0:7::".to_owned()).unwrap_err(), refused);
+        assert!(enter("2001:db8:0:8::1".to_owned()).is_ok(), "another network");
+        drop(places);
+        assert!(doors.counts().by_address.is_empty(), "nothing is kept");
+
+        // Where one socket takes both, IPv4 comes as this; its addresses are not one network.
+        let all: Vec<_> = (0..=limits::UNPROVEN_PER_ADDRESS)
+            .map(|i| enter(format!("::ffff:10.0.{}.{}", i / 256, i % 256)).unwrap())
+            .collect();
+        assert_eq!(doors.present(), (all.len(), 0));
     }
 
     #[test]
