@@ -36,6 +36,7 @@ use skerry_edge::{
     Credential, Item, Object, ObjectKey,
     cloud::Server,
     identity::Revocations,
+    limits,
     transport::{doors::Doors, plain::PlainListener, server},
 };
 use tokio::{
@@ -272,7 +273,15 @@ impl Hub {
             tracing::error!(%owner, %error, "an object or a Secret of it is too large for its node");
             return;
         }
-        self.change(|placements, now| placements.set(now, owner, parts));
+        self.change(|placements, now| {
+            let Some(node) = placements.full(owner, &parts) else {
+                return placements.set(now, owner, parts);
+            };
+            // One that held more could not say what it holds any more, and would have no session again.
+            self.shared.counters.oversize.fetch_add(1, Relaxed);
+            tracing::error!(%owner, %node, limit = limits::MAX_ITEMS, "a node holds as many items as it may");
+            Vec::new()
+        });
     }
 
     /// `owner` is not there. That counts once a list of its kind has been seen in this term; until then it may be that it

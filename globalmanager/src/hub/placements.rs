@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use skerry_edge::{Item, ItemKey, ObjectKey, cloud::Node};
+use skerry_edge::{Item, ItemKey, ObjectKey, cloud::Node, limits};
 
 /// A node's name, shared by all that refer to it.
 pub(super) type NodeName = Arc<str>;
@@ -105,6 +105,17 @@ impl Placements {
         for key in keys {
             self.strays.entry(key.object.clone()).or_default().insert(node.clone());
         }
+    }
+
+    /// A node that would hold more than one may, if `owner` placed this.
+    pub(super) fn full<'a>(&self, owner: &ObjectKey, parts: &'a BTreeMap<NodeName, Vec<Item>>) -> Option<&'a NodeName> {
+        let full = |(name, items): &(&NodeName, &Vec<Item>)| {
+            let node = self.nodes.get(*name);
+            let all = node.map_or(0, |node| node.objects.counts().assigned) + items.len();
+            let of_it = |node: &Node| node.objects.keys_of(owner).len();
+            all > limits::MAX_ITEMS && all.saturating_sub(node.map_or(0, of_it)) > limits::MAX_ITEMS
+        };
+        parts.iter().find(full).map(|(name, _)| name)
     }
 
     /// What `owner` places on nodes, whole; the nodes for which that changes something.

@@ -4,6 +4,7 @@ mod again;
 mod cluster;
 mod edits;
 mod flood;
+mod full;
 mod lines;
 mod many;
 mod network;
