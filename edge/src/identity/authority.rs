@@ -180,7 +180,9 @@ fn named(name: &str) -> DistinguishedName {
 
 fn valid(params: &mut CertificateParams, now: Timestamp, lifetime: SignedDuration) {
     let at = |time: Timestamp| OffsetDateTime::from_unix_timestamp(time.as_second()).unwrap_or(params.not_before);
-    let (from, to) = (at(now - BACKDATED), at(now + lifetime));
+    let from = now.saturating_sub(BACKDATED).unwrap_or(Timestamp::MIN);
+    let to = now.saturating_add(lifetime).unwrap_or(Timestamp::MAX);
+    let (from, to) = (at(from), at(to));
     (params.not_before, params.not_after) = (from, to);
 }
 

@@ -190,6 +190,14 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_that_is_to_last_for_ever_lasts_as_long_as_there_are_times() {
+        let authority = Authority::new("cluster", now()).unwrap();
+        let request = NodeKey::generate().unwrap().request().unwrap();
+        let issued = authority.issue("edge-1", &request, now(), SignedDuration::MAX);
+        assert!(issued.is_ok(), "{issued:?}");
+    }
+
+    #[test]
     fn a_request_that_is_none_is_refused_and_so_is_a_name_that_is_none() {
         let authority = Authority::new("cluster", now()).unwrap();
         let hour = SignedDuration::from_hours(1);

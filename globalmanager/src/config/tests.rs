@@ -64,13 +64,15 @@ fn tls_is_off_until_it_has_an_address_and_certificates_last() {
         ("0.0.0.0:9443", SignedDuration::from_hours(24))
     );
     assert_eq!(tls.terms.grace, Terms::default().grace);
-    let error = load("edgeCertificateLifetime: 0s\n", Flags::default())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("edgeCertificateLifetime") && error.contains("2160h"),
-        "{error}"
-    );
+    // In a hundred years there are no times any more that a certificate could name.
+    for absurd in ["0s", "-1h", "876001h", "2562047788015215h"] {
+        let error = load(&format!("edgeCertificateLifetime: {absurd}\n"), Flags::default());
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("edgeCertificateLifetime") && error.contains("2160h"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
