@@ -1,9 +1,9 @@
-//! What turns a node away, whatever the operator's clock shows.
+//! What turns a node away, whatever the operator's clock shows, and what takes that back.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use skerry_crds::skerry::v1alpha1::EdgeNode;
@@ -12,7 +12,7 @@ use skerry_globalmanager::identity::operator;
 use super::{HOUR, joined};
 use crate::{
     node::Node,
-    party::{Cluster, Manager, Said},
+    party::{Cluster, Manager, Said, say_in_plain},
 };
 
 fn nodes(cluster: &Cluster) -> Api<EdgeNode> {
@@ -64,4 +64,46 @@ async fn a_revocation_by_a_clock_that_is_behind_takes_back_none_of_before() {
     assert_eq!(revoke(&cluster).await, ahead);
     let node = nodes(&cluster).get("edge-1").await.unwrap();
     assert_eq!(node.spec.revoked_before.map(|before| before.0), Some(ahead));
+}
+
+#[tokio::test]
+async fn a_revocation_is_taken_back_with_its_field_or_with_the_edge_node() {
+    for whole in [false, true] {
+        let (cluster, manager, node) = joined("edge-1").await;
+        revoke(&cluster).await;
+        is_turned_away(&manager, &node).await;
+        if whole {
+            let how = DeleteParams::default();
+            nodes(&cluster).delete("edge-1", &how).await.unwrap();
+        } else {
+            merge(&cluster, json!({"spec": {"revokedBefore": null}})).await;
+        }
+        loop {
+            match manager.session(&node, "edge-1").await {
+                Said::Welcome => break,
+                said => assert!(said.says("was turned away"), "{said:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_edge_node_is_deleted_is_let_in_in_plain_again() {
+    let (cluster, manager, _node) = joined("edge-1").await;
+    let proof = "it has to prove who it is";
+    let says = async || say_in_plain(manager.plain, "edge-1").await.next().await;
+    // Until the watch has told of it.
+    while says().await == Said::Welcome {}
+    let refused = says().await;
+    assert!(refused.says(proof), "{refused:?}");
+    nodes(&cluster)
+        .delete("edge-1", &DeleteParams::default())
+        .await
+        .unwrap();
+    loop {
+        match says().await {
+            Said::Welcome => break,
+            said => assert!(said.says(proof), "{said:?}"),
+        }
+    }
 }
