@@ -87,7 +87,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             match known(&client, &namespace, admin_address).await {
                 Ok(known) => nodes = operator::with_others(nodes, &known, Timestamp::now()),
                 Err(why) => eprintln!(
-                    "only nodes that have joined over TLS are listed, since the manager cannot be asked: {why}"
+                    "only nodes that have joined over TLS are listed, and how they stood when a manager last wrote it, \
+                     which may be long ago: the manager cannot be asked: {why}"
                 ),
             }
             print(&table(&nodes))

@@ -119,6 +119,13 @@ async fn a_node_that_has_joined_needs_no_manager_to_start_and_to_serve_its_worke
     );
 
     world.stop_manager();
+    let listed = world.nodes(&[]);
+    let said = String::from_utf8_lossy(&listed.stderr).into_owned();
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        listed.contains("edge-1  ") && said.contains("when a manager last wrote it, which may be long ago"),
+        "{listed}{said}"
+    );
     std::fs::remove_file(world.folder.path().join("join.token")).unwrap();
     world.start_node();
     assert!(job.report(world.workers, "then", 2).await, "{}", world.said("node"));
