@@ -13,6 +13,7 @@ mod items;
 pub mod limits;
 mod open;
 mod outbox;
+mod room;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -339,5 +340,6 @@ fn open_database(path: &Path, boot: String, limits: OutboxLimits, age: Age) -> R
     database.read_age()?;
     database.count_items()?;
     outbox::count(&mut database)?;
+    room::share_out(&database)?;
     Ok(database)
 }

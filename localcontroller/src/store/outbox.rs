@@ -1,9 +1,8 @@
 //! The durable outbox: reports in the order in which they were made, until the manager has answered them.
 //!
-//! Decides what a newer report replaces and what is given up when the outbox is full: metrics first, the oldest of
-//! them, then rounds, then events; what is given up for its age is decided in `age`. What is said of a Dataset is never
-//! given up: there is one such report for each Dataset, and it would not be made again. What was given up is counted in a
-//! gap, which is delivered as a report is.
+//! Decides what a newer report replaces. What is given up when the outbox is full is decided in `room`, what is for its age
+//! in `age`. What is said of a Dataset is never given up: there is one such report for each Dataset, and it would not be made
+//! again. What was given up is counted in a gap, which is delivered as a report is.
 //!
 //! A worker may be up before the node has heard of the object that it works for. Its reports wait without a uid, and
 //! are numbered anew when the object comes, as if they had been made then.
@@ -20,7 +19,13 @@ use skerry_edge::{
     node::{Outgoing, Wanted},
 };
 
-use super::{error::StoreError, items::Workers, limits, writer::Database};
+use super::{
+    error::StoreError,
+    items::Workers,
+    limits,
+    room::{make_room, make_room_for_homeless},
+    writer::Database,
+};
 
 /// How much the outbox holds at most.
 #[derive(Clone, Copy, Debug)]
@@ -187,36 +192,6 @@ pub(super) fn remove(database: &mut Database, seq: u64) -> Result<bool, StoreErr
     Ok(removed.is_some())
 }
 
-fn make_room(database: &mut Database) -> Result<(), StoreError> {
-    let mut given_up = 0;
-    loop {
-        let (limits, totals) = (database.limits, database.state.outbox);
-        if totals.count <= limits.count && totals.bytes <= limits.bytes {
-            break;
-        }
-        let first = database.first(
-            "SELECT seq FROM outbox WHERE class < ?1 ORDER BY class, seq LIMIT 1",
-            [Class::Dataset as u8],
-            |row| row.get(0),
-        )?;
-        let Some(seq) = first else { break };
-        remove(database, seq)?;
-        given_up += 1;
-    }
-    note_gap(database, given_up)
-}
-
-fn make_room_for_homeless(database: &mut Database) -> Result<(), StoreError> {
-    let homeless: Vec<u64> = database.all(
-        "SELECT seq FROM outbox WHERE uid IS NULL AND class < ?1 ORDER BY class, seq",
-        [Class::Gap as u8],
-        |row| row.get(0),
-    )?;
-    let surplus = (homeless.len() as u64).saturating_sub(database.limits.homeless);
-    let surplus = usize::try_from(surplus).unwrap_or(usize::MAX);
-    give_up(database, homeless.into_iter().take(surplus)).map(drop)
-}
-
 /// Gives these reports up; how many there were.
 pub(super) fn give_up(database: &mut Database, seqs: impl IntoIterator<Item = u64>) -> Result<u64, StoreError> {
     let mut given_up = 0;
@@ -228,7 +203,7 @@ pub(super) fn give_up(database: &mut Database, seqs: impl IntoIterator<Item = u6
 }
 
 /// Adds to the last gap, unless that may be on its way to the manager with the count that it had.
-fn note_gap(database: &mut Database, count: u64) -> Result<(), StoreError> {
+pub(super) fn note_gap(database: &mut Database, count: u64) -> Result<(), StoreError> {
     if count == 0 {
         return Ok(());
     }

@@ -52,6 +52,10 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE outbox ADD COLUMN number INTEGER;
     ALTER TABLE datasets ADD COLUMN boot TEXT;
     ",
+    // 4. What goes first of a resource that holds too much (see `room.rs`).
+    "
+    CREATE INDEX outbox_share ON outbox (coalesce(uid, ''), class);
+    ",
 ];
 
 /// The steps that are missing, where the tables are ours to change. Reads of one that is ours no more than the head of the

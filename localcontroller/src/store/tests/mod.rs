@@ -3,6 +3,7 @@
 mod model;
 mod older;
 mod outbox;
+mod room;
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The outbox: what replaces what, what is given up, what waits.
+//! The outbox: what replaces what, which class is given up first, what waits.
 
 use skerry_edge::{
     ReportId,
