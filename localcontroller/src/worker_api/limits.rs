@@ -21,6 +21,14 @@ pub const HEAD_BYTES: usize = 16 * 1024;
 /// How long a request may take from its head to its answer. Workers are on this node, and the store is quick.
 pub const REQUEST: Duration = Duration::from_secs(10);
 
+/// For how long a connection is kept; then it ends, with an answer where a request is under way. Most end before: a worker
+/// has one for each message, and a scraper leaves its own idle for longer than [`HEAD`].
+pub const KEPT: Duration = Duration::from_secs(60);
+
+/// How long that end may take: a head, an answer, and that somebody reads it. Whoever asks and does not read what he is
+/// answered would otherwise have his place for ever.
+pub const ENDING: Duration = Duration::from_secs(30);
+
 /// Messages that one worker may send at once, when it has been quiet.
 pub const BURST: u32 = 500;
 
@@ -46,6 +54,8 @@ mod tests {
             ("HEAD", seconds(HEAD)),
             ("HEAD_BYTES", format!("{} KiB", HEAD_BYTES >> 10)),
             ("REQUEST", seconds(REQUEST)),
+            ("KEPT", seconds(KEPT)),
+            ("ENDING", seconds(ENDING)),
             ("BURST", BURST.to_string()),
             ("EVERY", format!("{} ms", EVERY.as_millis())),
             ("COUNTED", COUNTED.to_string()),

@@ -18,6 +18,7 @@ use skerry_edge::seldom::Seldom;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
+    time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
@@ -122,14 +123,17 @@ impl Port {
                 .serve_connection(TokioIo::new(io), service);
             let mut connection = pin!(connection);
             let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = stop.cancelled() => {
+                ended = connection.as_mut() => Ok(ended),
+                // Either way a whole answer is the last thing that is sent; where nobody reads it, that is not waited for.
+                _ = timeout(limits::KEPT, stop.cancelled()) => {
                     connection.as_mut().graceful_shutdown();
-                    connection.await
+                    timeout(limits::ENDING, connection).await
                 }
             };
-            if let Err(error) = ended {
-                tracing::debug!(%from, %error, "a connection to the workers' port broke");
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%from, %error, "a connection to the workers' port broke"),
+                Err(_) => tracing::debug!(%from, "nobody read the answers of a connection to the workers' port"),
             }
         })
     }
@@ -286,6 +290,46 @@ mod tests {
         }
         let took = began.elapsed();
         assert!((limits::HEAD..limits::HEAD * 2).contains(&took), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_asks_and_reads_nothing_is_closed() {
+        let (port, stop) = (port(), CancellationToken::new());
+        for from in [NODE, STRANGER] {
+            let mut stream = dial(&port, from, &stop).unwrap();
+            tokio::spawn(async move {
+                for _ in 0..1_000 {
+                    let _ = stream.write_all(b"GET / HTTP/1.1\r\nhost: lc\r\n\r\n").await;
+                }
+                std::future::pending::<()>().await;
+            });
+        }
+        sleep(Duration::from_secs(3600)).await;
+        let counts = lock(&port.slots);
+        assert_eq!((counts.here, counts.others), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_is_answered_to_the_end_and_dials_again() {
+        let (port, stop) = (port(), CancellationToken::new());
+        let mut stream = dial(&port, NODE, &stop).unwrap();
+        let (began, mut answers) = (Instant::now(), 0);
+        loop {
+            stream.write_all(b"GET / HTTP/1.1\r\nhost: lc\r\n\r\n").await.unwrap();
+            let mut answer = vec![0; 1024];
+            let read = stream.read(&mut answer).await.unwrap();
+            let answer = String::from_utf8_lossy(&answer[..read]);
+            assert!(answer.ends_with("of this node"), "{answer}");
+            answers += 1;
+            if began.elapsed() + limits::HEAD / 2 >= limits::KEPT {
+                break;
+            }
+            sleep(limits::HEAD / 2).await;
+        }
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty() && answers > 10, "{answers} answers, then {rest:?}");
+        assert_eq!(began.elapsed().as_secs(), limits::KEPT.as_secs());
     }
 
     #[tokio::test(start_paused = true)]
