@@ -11,7 +11,7 @@ pub enum StoreError {
     /// Nothing was written; what was there is still there.
     #[error("the disk of the store is full: free some space on it, nothing that was accepted is lost")]
     DiskFull,
-    /// What is there cannot be trusted. The file is moved aside, and the next start begins with an empty one.
+    /// What is there cannot be trusted. The file is moved aside, and the next start begins with what could be read of the outbox.
     #[error("the store is damaged: {0}")]
     Damaged(String),
     /// Somebody else has it open.

@@ -14,6 +14,7 @@ pub mod limits;
 mod open;
 mod outbox;
 mod room;
+mod salvage;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -63,7 +64,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in this file, or an empty one where there is none or it is damaged.
+    /// Opens the store in this file, or a new one where there is none or it is damaged.
     pub async fn open(path: &Path, limits: OutboxLimits) -> Result<Self, StoreError> {
         let opened = Instant::now();
         Self::open_with(path, limits, move || opened.elapsed()).await
@@ -136,7 +137,7 @@ impl Store {
         self.trouble.borrow().clone()
     }
 
-    /// Damaged stores that lie beside this one, with what they had not delivered.
+    /// Damaged stores that lie beside this one, with what could not be carried over of what they had not delivered.
     pub fn moved_aside(&self) -> &[PathBuf] {
         &self.moved_aside
     }

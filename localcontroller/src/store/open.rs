@@ -1,4 +1,4 @@
-//! Opens the database file, or an empty one in place of one that is damaged.
+//! Opens the database file, or a new one in place of one that is damaged, which takes over what that had not delivered.
 //!
 //! Decides what may be moved aside: only what SQLite calls damaged. A file of a newer release, of another program, or
 //! one that cannot be read just now stays where it is.
@@ -14,7 +14,7 @@ use std::{
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{error::StoreError, schema};
+use super::{error::StoreError, salvage, schema};
 
 /// The credentials of Secrets are in the file.
 const FILE_MODE: u32 = 0o600;
@@ -23,23 +23,38 @@ const DIRECTORY_MODE: u32 = 0o700;
 /// What follows the name of a file that was moved aside, and precedes when.
 const DAMAGED: &str = ".damaged-";
 
+/// What SQLite has beside a database, by the same name.
+const JOURNALS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
 /// How long the process before us may take to let go of the file.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 5_000 });
 
 /// Opens the database at `path`; its directory is made where it is missing.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     match try_open(path) {
-        Err(StoreError::Damaged(what)) => {
-            let aside = move_aside(path)?;
-            tracing::error!(
-                store = %path.display(), moved_to = %aside.display(), %what,
-                "the store is damaged: starting with an empty one, the manager sends what this node should have; \
-                 reports that were not yet delivered are only in the file that was moved aside"
-            );
-            try_open(path)
-        }
+        Err(StoreError::Damaged(what)) => replace(path, &what),
         opened => opened,
     }
+}
+
+/// Moves a damaged database aside and opens a new one, with what can be read of the outbox.
+pub(super) fn replace(path: &Path, what: &str) -> Result<Connection, StoreError> {
+    let aside = move_aside(path)?;
+    let mut connection = try_open(path)?;
+    let (store, moved_to) = (path.display(), aside.display());
+    match salvage::carry_over(&aside, &mut connection) {
+        Ok(carried) => tracing::error!(
+            %store, %moved_to, %what, carried,
+            "the store is damaged: in the new one is what could be read of the reports that were not yet delivered, and the \
+             manager sends what this node should have"
+        ),
+        Err(error) => tracing::error!(
+            %store, %moved_to, %what, %error,
+            "the store is damaged: the new one is empty, the manager sends what this node should have; reports that were \
+             not yet delivered are only in the file that was moved aside"
+        ),
+    }
+    Ok(connection)
 }
 
 fn try_open(path: &Path) -> Result<Connection, StoreError> {
@@ -108,23 +123,23 @@ pub(super) fn moved_aside(path: &Path) -> Vec<PathBuf> {
     };
     let begins = format!("{}{DAMAGED}", name.to_string_lossy());
     let files = fs::read_dir(directory).into_iter().flatten().flatten();
-    let aside = files.filter(|file| file.file_name().to_string_lossy().starts_with(&begins));
+    let is_database = |name: &str| name.starts_with(&begins) && !JOURNALS.iter().any(|journal| name.ends_with(journal));
+    let aside = files.filter(|file| is_database(&file.file_name().to_string_lossy()));
     aside.map(|file| file.path()).collect()
 }
 
 /// Moves the database and its journal to names that say what they are; the new name of the database.
-pub(super) fn move_aside(path: &Path) -> Result<PathBuf, StoreError> {
+fn move_aside(path: &Path) -> Result<PathBuf, StoreError> {
     let stamp = Timestamp::now().as_millisecond();
-    let aside = |file: &Path| PathBuf::from(format!("{}{DAMAGED}{stamp}", file.display()));
+    let target = PathBuf::from(format!("{}{DAMAGED}{stamp}", path.display()));
     // The journal first: left beside a new database, it would be taken for that one's.
-    for suffix in ["-wal", "-shm", "-journal"] {
-        let file = PathBuf::from(format!("{}{suffix}", path.display()));
-        match fs::rename(&file, aside(&file)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StoreError::file(file)(error)),
+    for journal in JOURNALS {
+        let of = |file: &Path| PathBuf::from(format!("{}{journal}", file.display()));
+        match fs::rename(of(path), of(&target)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StoreError::file(of(path))(error)),
             _ => {}
         }
     }
-    let target = aside(path);
     fs::rename(path, &target).map_err(StoreError::file(path))?;
     Ok(target)
 }

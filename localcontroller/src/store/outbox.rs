@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 use serde::Deserialize;
 use skerry_edge::{
     ObjectKey, Report, ReportId, ReportPayload,
@@ -88,7 +88,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    fn of(payload: &ReportPayload) -> Self {
+    pub(super) fn of(payload: &ReportPayload) -> Self {
         match payload {
             ReportPayload::Metrics { .. } => Self::Metrics,
             ReportPayload::Round { .. } => Self::Round,
@@ -137,8 +137,7 @@ fn insert(database: &mut Database, report: &NewReport, uid: Option<&str>) -> Res
         worthless.map(|seq| remove(database, seq)).transpose()?;
     }
     let text = serde_json::to_string(payload).map_err(StoreError::encode)?;
-    let texts = [&key.kind, &key.namespace, &key.name, &text];
-    let bytes = texts.iter().map(|text| text.len() as u64).sum::<u64>() + ROW_BYTES;
+    let bytes = size(key, &text);
     let class = Class::of(payload);
     let seq = next_seq(database)?;
     let born = database.keep_age()?;
@@ -164,6 +163,12 @@ fn insert(database: &mut Database, report: &NewReport, uid: Option<&str>) -> Res
         database.state.outbox.bytes += bytes;
     }
     Ok(())
+}
+
+/// What a report costs.
+pub(super) fn size(key: &ObjectKey, payload: &str) -> u64 {
+    let texts = [&key.kind, &key.namespace, &key.name, payload];
+    texts.iter().map(|text| text.len() as u64).sum::<u64>() + ROW_BYTES
 }
 
 /// The next number; never given twice, whatever becomes of the report.
@@ -285,14 +290,13 @@ pub(super) enum Homes {
 
 /// What is to be sent, in order.
 pub(super) fn fetch(database: &mut Database, wanted: &Wanted, homes: Homes) -> Result<Vec<Outgoing>, StoreError> {
-    type Read = (u64, u8, ObjectKey, Option<String>, String, String, Option<ReportId>);
     let Wanted { of, after, limit } = wanted;
     let (kind, namespace, name) = match of {
         Some(ObjectKey { kind, namespace, name }) => (Some(kind), Some(namespace), Some(name)),
         None => (None, None, None),
     };
-    let rows: Vec<Read> = database.all(
-        "SELECT seq, class, kind, namespace, name, uid, observed_at, payload, boot, number FROM outbox
+    let rows = database.all(
+        "SELECT * FROM outbox
          WHERE seq > ?1 AND (uid IS NOT NULL OR class = ?2 OR ?4)
          AND (?5 IS NULL OR (kind = ?5 AND namespace = ?6 AND name = ?7)) ORDER BY seq LIMIT ?3",
         params![
@@ -304,36 +308,31 @@ pub(super) fn fetch(database: &mut Database, wanted: &Wanted, homes: Homes) -> R
             namespace,
             name
         ],
-        |row| {
-            let key = ObjectKey::new(
-                row.get::<_, String>(2)?,
-                row.get::<_, String>(3)?,
-                row.get::<_, String>(4)?,
-            );
-            let (uid, observed_at, payload) = (row.get(5)?, row.get(6)?, row.get(7)?);
-            let (boot, number): (Option<String>, Option<u64>) = (row.get(8)?, row.get(9)?);
-            let id = boot.zip(number).map(|(boot, number)| ReportId { boot, number });
-            Ok((row.get(0)?, row.get(1)?, key, uid, observed_at, payload, id))
-        },
+        |row| Ok(outgoing(row)),
     )?;
-    let mut outgoing = Vec::with_capacity(rows.len());
-    for (seq, class, key, uid, observed_at, payload, id) in rows {
-        database.state.outbox.read_to = database.state.outbox.read_to.max(seq);
-        outgoing.push(if class == Class::Gap as u8 {
-            Outgoing::Gap {
-                seq,
-                count: payload.parse().map_err(StoreError::damaged)?,
-            }
-        } else {
-            Outgoing::Report(Report {
-                seq,
-                id,
-                key,
-                uid: uid.unwrap_or_default(),
-                observed_at: observed_at.parse().map_err(StoreError::damaged)?,
-                payload: serde_json::from_str(&payload).map_err(StoreError::damaged)?,
-            })
-        });
+    let read = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let last = read.last().map(Outgoing::seq).unwrap_or_default();
+    let read_to = &mut database.state.outbox.read_to;
+    *read_to = last.max(*read_to);
+    Ok(read)
+}
+
+/// A row of the outbox as it is sent.
+pub(super) fn outgoing(row: &Row<'_>) -> Result<Outgoing, StoreError> {
+    let (seq, class): (u64, u8) = (row.get("seq")?, row.get("class")?);
+    let payload: String = row.get("payload")?;
+    if class == Class::Gap as u8 {
+        let count = payload.parse().map_err(StoreError::damaged)?;
+        return Ok(Outgoing::Gap { seq, count });
     }
-    Ok(outgoing)
+    let text = |column: &str| row.get::<_, String>(column);
+    let (boot, number): (Option<String>, Option<u64>) = (row.get("boot")?, row.get("number")?);
+    Ok(Outgoing::Report(Report {
+        seq,
+        id: boot.zip(number).map(|(boot, number)| ReportId { boot, number }),
+        key: ObjectKey::new(text("kind")?, text("namespace")?, text("name")?),
+        uid: row.get::<_, Option<String>>("uid")?.unwrap_or_default(),
+        observed_at: text("observed_at")?.parse().map_err(StoreError::damaged)?,
+        payload: serde_json::from_str(&payload).map_err(StoreError::damaged)?,
+    }))
 }

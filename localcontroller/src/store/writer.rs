@@ -192,7 +192,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Moves the damaged file aside, so that the next start heals, and says that this run cannot go on.
+    /// Puts another file in the place of the damaged one, so that the next start heals, and says that this run cannot go on.
     fn give_up(self, what: String) {
         let Self {
             path,
@@ -202,13 +202,8 @@ impl Writer {
             trouble: _,
         } = self;
         drop(database);
-        match open::move_aside(&path) {
-            Ok(aside) => {
-                tracing::error!(store = %path.display(), moved_to = %aside.display(), %what, "the store is damaged");
-            }
-            Err(error) => {
-                tracing::error!(store = %path.display(), %error, %what, "the store is damaged and stays in its place");
-            }
+        if let Err(error) = open::replace(&path, &what) {
+            tracing::error!(store = %path.display(), %error, %what, "the store is damaged and no new one can take its place");
         }
         failed.send_replace(Some(StoreError::Damaged(what)));
         refuse(messages);

@@ -239,7 +239,7 @@ async fn readyz(State(api): State<Api>) -> Response {
     };
     let mut text = format!("{word}\nstore: {store}\nlink: {link}\n");
     for aside in api.store.moved_aside() {
-        let lost = "what it had not delivered is only there";
+        let lost = "reports of it that could not be read are only there";
         // Writing to a text cannot fail.
         let _ = writeln!(text, "a damaged store was moved to {}: {lost}", aside.display());
     }

@@ -128,7 +128,7 @@ async fn a_store_that_was_moved_aside_is_told_until_somebody_takes_it_away() {
     let aside = fixture.store.moved_aside();
     assert_eq!(aside.len(), 1);
     let line = format!(
-        "a damaged store was moved to {}: what it had not delivered is only there\n",
+        "a damaged store was moved to {}: reports of it that could not be read are only there\n",
         aside[0].display()
     );
     let (status, said) = fixture.get("/readyz").await;

@@ -1,5 +1,6 @@
-//! What the store does with each call, and what becomes of it when its file is damaged or the disk is full.
+//! What the store does with each call, and what becomes of it when the disk is full.
 
+mod damage;
 mod model;
 mod older;
 mod outbox;
@@ -222,70 +223,6 @@ async fn a_second_process_is_told_who_is_in_the_way() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_moved_aside() {
-    for damage in [
-        &b"this is no database, but it is long enough to be taken for one by a careless reader, isn't it"[..],
-        &[0; 8192],
-    ] {
-        let home = home();
-        fs::create_dir_all(home.path.parent().unwrap()).unwrap();
-        fs::write(&home.path, damage).unwrap();
-        let store = open(&home).await;
-        assert_eq!(store.position().await.unwrap(), None);
-        store.push(event("a", "x")).await.unwrap();
-        let kept = fs::read_dir(home.path.parent().unwrap()).unwrap();
-        let kept: Vec<_> = kept
-            .map(|entry| entry.unwrap())
-            .filter(|entry| entry.file_name().to_string_lossy().contains("damaged"))
-            .collect();
-        assert_eq!(kept.len(), 1);
-        assert_eq!(fs::read(kept[0].path()).unwrap(), damage);
-        assert_eq!(store.moved_aside(), [kept[0].path()]);
-        store.close().await;
-        assert_eq!(open(&home).await.moved_aside().len(), 1, "until somebody takes it away");
-    }
-}
-
-#[tokio::test]
-async fn what_was_never_written_so_is_damage() {
-    for spoil in [
-        "UPDATE items SET hash = x'00'",
-        "UPDATE items SET uid = CAST(x'ff' AS TEXT)",
-        "UPDATE items SET body = '{'",
-        "ALTER TABLE items RENAME COLUMN uid TO id",
-    ] {
-        let home = home();
-        let store = open(&home).await;
-        let put = Change::Put(object("a", "u", 1));
-        store.apply(batch(1, vec![put])).await.unwrap();
-        store.call(move |database| database.execute(spoil, [])).await.unwrap();
-        let (rows, admits) = (store.rows().await, store.admits(&key("a"), "w").await);
-        assert!(rows.is_err() || admits.is_err(), "{spoil}");
-        assert!(matches!(store.failure().await, StoreError::Damaged(_)), "{spoil}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_waits_for_a_store_that_has_given_up() {
-    for _ in 0..20 {
-        let home = home();
-        let store = open(&home).await;
-        let put = Change::Put(object("a", "u", 1));
-        store.apply(batch(1, vec![put])).await.unwrap();
-        let ask = |store: Store| async move { while store.holds().await.is_ok() {} };
-        let asking: Vec<_> = (0..8).map(|_| tokio::spawn(ask(store.clone()))).collect();
-        let spoil = |database: &mut Database| database.execute("UPDATE items SET hash = x'00'", []);
-        store.call(spoil).await.unwrap();
-        assert!(store.rows().await.is_err());
-        for asked in asking {
-            let ended = tokio::time::timeout(std::time::Duration::from_secs(20), asked).await;
-            ended.expect("a call was never answered").unwrap();
-        }
-        store.close().await;
-    }
-}
-
-#[tokio::test]
 async fn a_body_that_tells_no_workers_admits_all() {
     let home = home();
     let store = open(&home).await;
@@ -304,24 +241,6 @@ async fn a_body_that_tells_no_workers_admits_all() {
         let admitted = store.admits(&key("a"), "w").await.unwrap();
         assert_eq!(admitted, Admission::Listed, "{body}");
     }
-}
-
-#[tokio::test]
-async fn damage_that_shows_only_in_use_ends_the_run_and_heals_at_the_next() {
-    let home = home();
-    let store = open(&home).await;
-    store
-        .apply(batch(1, vec![Change::Put(object("a", "u", 1))]))
-        .await
-        .unwrap();
-    let spoil = |database: &mut Database| database.execute("UPDATE items SET body = '{\"generation\":7}'", []);
-    store.call(spoil).await.unwrap();
-    let error = store.object(&key("a")).await.unwrap_err();
-    assert!(matches!(error, StoreError::Damaged(_)), "{error}");
-    assert!(matches!(store.failure().await, StoreError::Damaged(_)));
-    assert!(store.position().await.is_err());
-    let store = open(&home).await;
-    assert_eq!(store.position().await.unwrap(), None);
 }
 
 #[tokio::test]
