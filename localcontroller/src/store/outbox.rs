@@ -207,7 +207,8 @@ pub(super) fn give_up(database: &mut Database, seqs: impl IntoIterator<Item = u6
     Ok(given_up)
 }
 
-/// Adds to the last gap, unless that may be on its way to the manager with the count that it had.
+/// Adds to the last gap, unless that may be on its way to the manager with the count that it had. One that an earlier start
+/// sent is added to: the manager knows the numbers of one start alone, and counts it once more whatever it says.
 pub(super) fn note_gap(database: &mut Database, count: u64) -> Result<(), StoreError> {
     if count == 0 {
         return Ok(());
