@@ -1,7 +1,8 @@
 //! What is no message: it ends the session with a sentence that says what is wrong, and harms nobody.
 
+use rstest::rstest;
+
 use super::net::{BINARY, TEXT, World, hello, report, whole};
-use tokio::io::AsyncWriteExt as _;
 
 /// What is no message, and what is said of it.
 fn malformed() -> Vec<(Vec<u8>, &'static str)> {
@@ -81,14 +82,17 @@ fn malformed() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn in_a_session() {
-    let world = World::plain();
+async fn in_a_session(#[case] world: fn() -> World) {
+    let world = world();
     world.place("edge-1", "d", 1);
     let all = malformed();
     for (bytes, why) in &all {
         let mut wire = world.live("edge-1").await;
-        wire.0.write_all(bytes).await.unwrap();
+        wire.send(bytes).await.unwrap();
         let refused = wire.refused().await.unwrap_or_default();
         assert!(
             refused.contains(why),
@@ -104,22 +108,25 @@ async fn in_a_session() {
     world.serves_others().await;
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn in_place_of_a_hello() {
-    let world = World::plain();
+async fn in_place_of_a_hello(#[case] world: fn() -> World) {
+    let world = world();
     let mut sent = 0;
     for (bytes, why) in malformed() {
-        let mut wire = world.dial();
+        let mut wire = world.come("edge-1").await;
         wire.upgrade().await;
         // What is large ends sooner, and without a word.
-        if wire.0.write_all(&bytes).await.is_ok() && bytes.len() < 20_000 {
+        if wire.send(&bytes).await.is_ok() && bytes.len() < 20_000 {
             let refused = wire.refused().await.unwrap_or_default();
             assert!(refused.contains(why), "{refused}");
             sent += 1;
         }
     }
     assert!(sent > 20, "{sent}");
-    let mut wire = world.dial();
+    let mut wire = world.come("edge-1").await;
     wire.upgrade().await;
     wire.text(r#"{"ack":{"version":1}}"#).await.unwrap();
     assert_eq!(wire.refused().await.as_deref(), Some("a session begins with a hello"));
@@ -127,9 +134,12 @@ async fn in_place_of_a_hello() {
     world.serves_others().await;
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn in_the_fields_of_a_hello() {
-    let world = World::plain();
+async fn in_the_fields_of_a_hello(#[case] world: fn() -> World) {
+    let world = world();
     let plain = hello("edge-1");
     let long = "x".repeat(1_000);
     let position = |cluster: &str, lease: &str| {
@@ -161,7 +171,7 @@ async fn in_the_fields_of_a_hello() {
         ),
         (position("another", "lease"), "belongs to cluster another"),
     ] {
-        let mut wire = world.dial();
+        let mut wire = world.come("edge-1").await;
         wire.upgrade().await;
         wire.text(&hello).await.unwrap();
         let refused = wire.refused().await.unwrap_or_default();

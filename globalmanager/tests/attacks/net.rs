@@ -42,12 +42,20 @@ pub(crate) const PIPE: usize = 4096;
 /// From where a connection comes where it does not matter.
 pub(crate) const SOMEWHERE: [u8; 4] = [10, 0, 0, 1];
 
+/// A connection, in plain or over TLS.
+pub(crate) type Line = Box<dyn Io>;
+
+pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
+
 /// A manager that leads.
 pub(crate) struct World {
     pub(crate) hub: Hub,
     pub(crate) engine: Arc<Engine>,
     pub(crate) authority: Authority,
     net: mpsc::UnboundedSender<(DuplexStream, SocketAddr)>,
+    proves: bool,
     _stop: DropGuard,
 }
 
@@ -106,7 +114,8 @@ impl World {
 
     /// One whose nodes prove who they are.
     pub(crate) fn tls() -> Self {
-        let (world, net, stop) = Self::new();
+        let (mut world, net, stop) = Self::new();
+        world.proves = true;
         let own = world.authority.issue_manager(Timestamp::now()).unwrap();
         let config = manager_config(
             &world.authority,
@@ -134,6 +143,7 @@ impl World {
             engine,
             authority: Authority::new("test", Timestamp::now()).unwrap(),
             net,
+            proves: false,
             _stop: stop.clone().drop_guard(),
         };
         (world, Net(come), stop)
@@ -176,9 +186,18 @@ impl World {
         TlsConnector::from(config).connect(name, self.dial().0).await.map(Wire)
     }
 
-    /// A session in plain whose digest is done.
-    pub(crate) async fn live(&self, node: &str) -> Wire<DuplexStream> {
-        let mut wire = self.dial();
+    /// A connection of this node as this manager has it: in plain, or over TLS with the node's certificate.
+    pub(crate) async fn come(&self, node: &str) -> Wire<Line> {
+        if self.proves {
+            let wire = self.dial_tls(self.certified(node)).await.unwrap();
+            return Wire(Box::new(wire.0));
+        }
+        Wire(Box::new(self.dial().0))
+    }
+
+    /// A session whose digest is done.
+    pub(crate) async fn live(&self, node: &str) -> Wire<Line> {
+        let mut wire = self.come(node).await;
         wire.begin(node).await;
         wire
     }
@@ -310,7 +329,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Wire<Io> {
 
     /// Sends this head; that of the answer.
     pub(crate) async fn ask(&mut self, head: &str) -> String {
-        self.0.write_all(head.as_bytes()).await.unwrap();
+        self.send(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
             match self.0.read_u8().await {
@@ -344,7 +363,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Wire<Io> {
     }
 
     pub(crate) async fn text(&mut self, text: &str) -> io::Result<()> {
-        self.0.write_all(&whole(TEXT, text.as_bytes())).await
+        self.send(&whole(TEXT, text.as_bytes())).await
+    }
+
+    /// Sends these bytes, also what TLS would keep for later.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes).await?;
+        self.0.flush().await
     }
 
     /// What comes next.

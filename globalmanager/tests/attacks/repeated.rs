@@ -1,13 +1,14 @@
 //! The same again, in another order, too much at once, or about what another holds.
 
+use rstest::rstest;
 use serde_json::json;
 use skerry_edge::limits;
 use tokio::{io::AsyncWriteExt as _, task::yield_now};
 
-use super::net::{STUCK, World, hello, hello_of_start, report, uid};
+use super::net::{Line, STUCK, Wire, World, hello, hello_of_start, report, uid};
 
 /// A session of `edge-1`, which holds `d`.
-async fn holder(world: &World) -> super::net::Wire<tokio::io::DuplexStream> {
+async fn holder(world: &World) -> Wire<Line> {
     world.place("edge-1", "d", 1);
     let mut wire = world.live("edge-1").await;
     let put = wire.frame().await;
@@ -17,9 +18,12 @@ async fn holder(world: &World) -> super::net::Wire<tokio::io::DuplexStream> {
     wire
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn a_report_that_is_replayed_is_carried_out_once() {
-    let world = World::plain();
+async fn a_report_that_is_replayed_is_carried_out_once(#[case] world: fn() -> World) {
+    let world = world();
     let mut wire = holder(&world).await;
     for _ in 0..1_000 {
         wire.text(&report(1, "d", &uid("d"))).await.unwrap();
@@ -34,9 +38,12 @@ async fn a_report_that_is_replayed_is_carried_out_once() {
     assert_eq!(world.engine.taken.lock().len(), 1);
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn frames_that_are_replayed_out_of_place_end_the_session() {
-    let world = World::plain();
+async fn frames_that_are_replayed_out_of_place_end_the_session(#[case] world: fn() -> World) {
+    let world = world();
     for (frame, why) in [
         (hello("edge-1"), "a hello frame is out of place here"),
         (hello("edge-2"), "a hello frame is out of place here"),
@@ -56,10 +63,13 @@ async fn frames_that_are_replayed_out_of_place_end_the_session() {
     world.serves_others().await;
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn a_hello_that_comes_after_that_of_a_newer_connection_ends_no_session() {
-    let world = World::plain();
-    let mut late = world.dial();
+async fn a_hello_that_comes_after_that_of_a_newer_connection_ends_no_session(#[case] world: fn() -> World) {
+    let world = world();
+    let mut late = world.come("edge-1").await;
     assert!(late.upgrade().await.starts_with("HTTP/1.1 101"));
     while world.hub.snapshot().connections == 0 {
         yield_now().await;
@@ -75,9 +85,12 @@ async fn a_hello_that_comes_after_that_of_a_newer_connection_ends_no_session() {
     assert_eq!(world.hub.snapshot().sessions, 1);
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn an_acknowledgement_that_is_replayed_or_comes_late_takes_nothing_back() {
-    let world = World::plain();
+async fn an_acknowledgement_that_is_replayed_or_comes_late_takes_nothing_back(#[case] world: fn() -> World) {
+    let world = world();
     let mut wire = holder(&world).await;
     let mut versions = Vec::new();
     for edit in 2..=4 {
@@ -95,9 +108,12 @@ async fn an_acknowledgement_that_is_replayed_or_comes_late_takes_nothing_back() 
     assert_eq!((world.hub.nodes()[0].unacked, world.hub.nodes()[0].assigned), (0, 1));
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn reports_in_another_order_are_carried_out_once_each() {
-    let world = World::plain();
+async fn reports_in_another_order_are_carried_out_once_each(#[case] world: fn() -> World) {
+    let world = world();
     let mut wire = holder(&world).await;
     let order = [3, 1, 2, 3, 1, 5, 4, 2];
     for seq in order {
@@ -108,9 +124,12 @@ async fn reports_in_another_order_are_carried_out_once_each() {
     assert_eq!(taken, [3, 1, 2, 5, 4]);
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_reports_is_bounded_by_the_window_and_holds_up_no_other_node() {
-    let world = World::plain();
+async fn a_flood_of_reports_is_bounded_by_the_window_and_holds_up_no_other_node(#[case] world: fn() -> World) {
+    let world = world();
     let mut wire = world.live("edge-1").await;
     world.place("edge-1", STUCK, 1);
     wire.frame().await;
@@ -189,9 +208,14 @@ async fn a_node_that_starts_again_and_again_has_no_more_kept_of_it_than_its_wind
     wire.0.shutdown().await.unwrap();
 }
 
+#[rstest]
+#[case::plain(World::plain)]
+#[case::tls(World::tls)]
 #[tokio::test(start_paused = true)]
-async fn a_report_on_what_another_holds_or_nobody_any_more_is_refused_and_the_session_goes_on() {
-    let world = World::plain();
+async fn a_report_on_what_another_holds_or_nobody_any_more_is_refused_and_the_session_goes_on(
+    #[case] world: fn() -> World,
+) {
+    let world = world();
     world.place("edge-2", "others", 1);
     let mut wire = holder(&world).await;
     let path = |field: &str, value: &str| {
