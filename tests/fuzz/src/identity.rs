@@ -1,6 +1,10 @@
 //! Who is who: tokens, requests, certificates and keys, as they come over the wire, out of Secrets and out of files.
 
-use std::{cell::OnceCell, fs, path::Path};
+use std::{
+    cell::OnceCell,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use jiff::{SignedDuration, Timestamp};
 use rustls_pki_types::CertificateDer;
@@ -10,16 +14,22 @@ use skerry_edge::{
         Authority, Issued, JoinRequest, JoinToken, NodeCertificate, NodeKey, RenewRequest, SigningRequest, TokenRecord,
         certificate_pem, read_certificate,
     },
+    link::Signals,
 };
 use skerry_localcontroller::identity::{Identity, IdentityError, Settings};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
-use crate::Came;
+use crate::{Came, node::runtime, node_door::cause};
 
 /// Some time: no target looks at a clock.
 fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * 365 * 50)
 }
+
+/// A token that seeds have.
+pub(crate) const TOKEN: &str = "skerry-join.0123abcd.0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f.\
+                                abababababababababababababababababababababababababababababababab";
 
 pub(crate) fn join_token(data: &[u8]) -> Came {
     let Ok(text) = std::str::from_utf8(data) else {
@@ -119,7 +129,8 @@ pub(crate) fn token_record(data: &[u8]) -> Came {
     }
 }
 
-/// What is kept in a file was an answer once: both are read by the same code.
+/// What is kept in a file was an answer once: both are read by the same code. What is kept before there is an answer is another
+/// file, and read where this is not the first.
 pub(crate) fn identity_file(data: &[u8]) -> Came {
     thread_local! {
         static FOLDER: TempDir = tempfile::tempdir().unwrap();
@@ -128,21 +139,49 @@ pub(crate) fn identity_file(data: &[u8]) -> Came {
     let answer = serde_json::from_slice::<Issued>(data).is_ok();
     FOLDER.with(|folder| {
         fs::write(folder.path().join("identity.json"), data).unwrap();
-        match open(folder.path()) {
-            Ok(_) => Came::taken(format!("an identity {answer}")),
-            // It says nothing of what is in the file: there may be half a key.
-            Err(error @ IdentityError::Files(_)) => {
-                Came::refused(format!("{answer} {error}").replace(&*folder.path().to_string_lossy(), ""))
-            }
-            Err(error) => Came::refused(error),
+        let error = match open(folder.path(), None) {
+            Ok(_) => return Came::taken(format!("an identity {answer}")),
+            Err(error) => error.to_string(),
+        };
+        let joining = joins(&folder.path().join("joining"), data);
+        // Neither says anything of what is in the file: there may be half a key.
+        let words = format!("{answer} {error} {}", joining.as_ref().err().map_or("", String::as_str));
+        let words = words.replace(&*folder.path().to_string_lossy(), "");
+        match joining {
+            Ok(()) => Came::taken(words),
+            Err(_) => Came::refused(words),
         }
     })
 }
 
-fn open(folder: &Path) -> Result<Identity, IdentityError> {
+/// Joins by the key that a file keeps for this token, as far as that goes where nobody is at the manager's address.
+fn joins(folder: &Path, data: &[u8]) -> Result<(), String> {
+    fs::create_dir_all(folder).unwrap();
+    let (kept, token) = (folder.join("joining.json"), folder.join("token"));
+    fs::write(&kept, data).unwrap();
+    fs::write(&token, TOKEN).unwrap();
+    let mut identity = open(folder, Some(token)).unwrap();
+    let signals = Signals::new(CancellationToken::new());
+    let cause = runtime(|runtime| {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = identity.join(&signals) => panic!("it has joined at a manager that is not there"),
+                cause = cause(&signals) => cause,
+            }
+        })
+    });
+    if cause.contains("joining.json") {
+        return Err(cause);
+    }
+    let same = fs::read(kept).unwrap() == data;
+    same.then_some(()).ok_or_else(|| "of another token".to_owned())
+}
+
+fn open(folder: &Path, token_file: Option<PathBuf>) -> Result<Identity, IdentityError> {
     let settings = Settings {
         folder: folder.to_owned(),
-        token_file: None,
+        token_file,
     };
-    Identity::open("edge-1", "gm:9443", settings)
+    // Where nobody listens, which is known at once.
+    Identity::open("edge-1", "127.0.0.1:1", settings)
 }

@@ -147,12 +147,12 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "identity-file",
-        reads: "what a node has kept of its identity, or the manager's answer to a request to join",
+        reads: "what a node has kept of its identity, or of its joining, or the manager's answer to a request to join",
         run: identity::identity_file,
     },
     Target {
         name: "resource",
-        reads: "a resource of any of our kinds, from the API server",
+        reads: "a resource of any of our kinds, from the API server, or what a manager says of its nodes",
         run: resources::resource,
     },
     Target {

@@ -164,13 +164,13 @@ fn in_folder(run: impl FnOnce(&Path) -> Came) -> Came {
 }
 
 /// A folder in memory, where there is one: the store waits for the disk each time.
-fn memory() -> TempDir {
+pub(crate) fn memory() -> TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap()
 }
 
-fn runtime<T>(run: impl FnOnce(&Runtime) -> T) -> T {
+pub(crate) fn runtime<T>(run: impl FnOnce(&Runtime) -> T) -> T {
     thread_local! {
         static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
     }

@@ -66,7 +66,7 @@ async fn ours(data: &[u8]) -> Came {
 }
 
 /// Why the first connection ended.
-async fn cause(signals: &Signals) -> String {
+pub(crate) async fn cause(signals: &Signals) -> String {
     let mut states = signals.state.subscribe();
     loop {
         if let State::Waiting { cause: Some(cause), .. } = &*states.borrow_and_update() {

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use skerry_crds::{sedna::v1alpha1 as sedna, skerry::v1alpha1 as skerry};
+use skerry_globalmanager::{hub::NodeStatus, identity::operator::with_others};
 use skerry_workloads::{Kind, Payload, Report, Settings, WorkerMessage, offline};
 
 use crate::Came;
@@ -21,6 +22,9 @@ pub(crate) fn resource(data: &[u8]) -> Came {
         Ok(object) => object,
         Err(error) => return Came::refused(error),
     };
+    if object.is_array() {
+        return nodes(object);
+    }
     match object.get("kind").and_then(Value::as_str) {
         Some("Dataset") => read::<sedna::Dataset>(object),
         Some("FeatureExtractionService") => read::<sedna::FeatureExtractionService>(object),
@@ -36,6 +40,18 @@ pub(crate) fn resource(data: &[u8]) -> Came {
         Some("EdgeNode") => read::<skerry::EdgeNode>(object),
         _ => Came::refused("no kind of ours"),
     }
+}
+
+/// What `skerry nodes` lists of what a manager says: each node, as long as it may have been there.
+fn nodes(said: Value) -> Came {
+    let known: Vec<NodeStatus> = match serde_json::from_value(said) {
+        Ok(known) => known,
+        Err(error) => return Came::refused(error),
+    };
+    let rows = with_others(Vec::new(), &known, now());
+    assert_eq!(rows.len(), known.len(), "a node is left out");
+    serde_json::to_string(&rows.iter().map(|row| &row.session).collect::<Vec<_>>()).unwrap();
+    Came::taken("nodes")
 }
 
 /// Reads a resource; what was read is the same once it is written and read again.
