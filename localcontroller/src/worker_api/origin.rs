@@ -63,10 +63,13 @@ impl Network {
 impl Origin {
     /// This host's routes, and `also`.
     pub fn new(also: Vec<Network>) -> Self {
-        Self {
-            proc_net: PathBuf::from("/proc/net"),
-            also,
-        }
+        Self::of("/proc/net", also)
+    }
+
+    /// The routes that a kernel tells of in this folder, and `also`.
+    pub fn of(proc_net: impl Into<PathBuf>, also: Vec<Network>) -> Self {
+        let proc_net = proc_net.into();
+        Self { proc_net, also }
     }
 
     /// Whether a worker may report that comes from `from` and was reached at `at`.
@@ -181,10 +184,7 @@ mod tests {
             .map(|own| format!("  |-- {}\n     /32 host LOCAL\n", Ipv4Addr::from(*own)))
             .collect();
         fs::write(folder.path().join("fib_trie"), trie.concat()).unwrap();
-        let origin = Origin {
-            proc_net: folder.path().to_owned(),
-            also: Vec::new(),
-        };
+        let origin = Origin::of(folder.path(), Vec::new());
         (folder, origin)
     }
 
@@ -243,10 +243,7 @@ mod tests {
 
     #[test]
     fn without_routes_the_host_alone_is_served() {
-        let origin = Origin {
-            proc_net: PathBuf::from("/nonexistent"),
-            also: Vec::new(),
-        };
+        let origin = Origin::of("/nonexistent", Vec::new());
         assert!(served(&origin, [127, 0, 0, 1]) && served(&origin, NODE));
         assert!(!served(&origin, [10, 244, 1, 9]));
         let origin = Origin {
@@ -284,10 +281,7 @@ mod tests {
             line("::", 0, "::", "lo"),
         ];
         fs::write(folder.path().join("ipv6_route"), lines.concat()).unwrap();
-        let origin = Origin {
-            proc_net: folder.path().to_owned(),
-            also: Vec::new(),
-        };
+        let origin = Origin::of(folder.path(), Vec::new());
         let served = |from: &str| {
             let at: IpAddr = "2001:db8::7".parse().unwrap();
             origin.check(from.parse().unwrap(), at).is_ok()

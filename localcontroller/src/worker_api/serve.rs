@@ -83,7 +83,7 @@ impl Port {
     }
 
     /// A connection to its end, if there is room for it.
-    fn take<Io>(
+    pub fn take<Io>(
         &self,
         io: Io,
         from: SocketAddr,

@@ -16,6 +16,7 @@
 pub mod campaign;
 mod fetching;
 mod identity;
+mod join_door;
 mod kept;
 mod link;
 mod manager_doors;
@@ -27,6 +28,7 @@ mod sedna;
 mod sessions;
 mod settings;
 mod visits;
+mod worker_door;
 
 use std::{fmt, path::PathBuf};
 
@@ -109,6 +111,16 @@ pub const TARGETS: &[Target] = &[
         name: "node-door",
         reads: "whatever answers a node that dials its manager, ours or Sedna's",
         run: node_door::node_door,
+    },
+    Target {
+        name: "join-door",
+        reads: "whatever comes to the manager's port for nodes over TLS, once that is there",
+        run: join_door::join_door,
+    },
+    Target {
+        name: "worker-door",
+        reads: "whatever comes to a node's port for workers, and the routes that tell from where",
+        run: worker_door::worker_door,
     },
     Target {
         name: "manager-session",

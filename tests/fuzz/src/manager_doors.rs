@@ -32,12 +32,13 @@ use crate::{
 };
 
 /// Who has objects placed on it.
-const NODE: &str = "edge-1";
+pub(crate) const NODE: &str = "edge-1";
 
 /// A node of ours, or whoever comes instead.
 pub(crate) fn manager_door(data: &[u8]) -> Came {
     let door = async |hub: Hub, listener: Once, stop: CancellationToken| hub.serve_on(listener, stop).await;
-    came(data, door, |text| match Downstream::decode(text) {
+    let bring = async |here| visit(here, data).await;
+    came(bring, door, |text| match Downstream::decode(text) {
         Ok(Received::Message(frame)) => frame.name().to_owned(),
         other => panic!("a node is told {text}, which is {other:?}"),
     })
@@ -48,7 +49,8 @@ pub(crate) fn sedna_door(data: &[u8]) -> Came {
     let old = OldAgents { credentials: true };
     let door =
         async |hub: Hub, listener: Once, stop: CancellationToken| hub.serve_old_agents_on(old, listener, stop).await;
-    came(data, door, |text| {
+    let bring = async |here| visit(here, data).await;
+    came(bring, door, |text| {
         match Envelope::decode(text).and_then(|envelope| envelope.told()) {
             Ok(Told::Put { object, credential }) => format!("put {} {}", object.key.kind, credential.is_some()),
             Ok(Told::Delete(key)) => format!("delete {}", key.kind),
@@ -57,9 +59,13 @@ pub(crate) fn sedna_door(data: &[u8]) -> Came {
     })
 }
 
-/// Whatever comes by a door is answered with little, its connection ends by itself, and nothing is left of it. `word` is for what
+/// Whatever `bring` brings by a door is answered with little, its connection ends by itself, and nothing is left of it. `word` is for what
 /// the manager says.
-fn came(data: &[u8], door: impl AsyncFnOnce(Hub, Once, CancellationToken), word: impl Fn(&str) -> String) -> Came {
+pub(crate) fn came(
+    bring: impl AsyncFnOnce(DuplexStream) -> Vec<u8>,
+    door: impl AsyncFnOnce(Hub, Once, CancellationToken),
+    word: impl Fn(&str) -> String,
+) -> Came {
     on_paused_time(async {
         let (hub, engine) = (Hub::with_jitter(|| 0.0), Arc::<Engine>::default());
         hub.lead(term(), engine.clone());
@@ -68,7 +74,7 @@ fn came(data: &[u8], door: impl AsyncFnOnce(Hub, Once, CancellationToken), word:
         }
         let (stop, (here, there)) = (CancellationToken::new(), duplex(BUFFER));
         let visiting = async {
-            let answer = visit(here, data).await;
+            let answer = bring(here).await;
             stop.cancel();
             answer
         };
@@ -141,7 +147,7 @@ fn placed() -> [Part; 2] {
 }
 
 /// One connection, and then none.
-struct Once(Option<DuplexStream>);
+pub(crate) struct Once(Option<DuplexStream>);
 
 impl Listener for Once {
     type Io = DuplexStream;

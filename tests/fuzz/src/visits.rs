@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, split},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
     runtime::Builder,
     time::{sleep, timeout},
 };
@@ -29,7 +29,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) const BUFFER: usize = 4096;
 
 /// The longest answer.
-const ANSWER: usize = 64 * 1024;
+pub(crate) const ANSWER: usize = 64 * 1024;
 
 /// Where an input has this, a second passes: some of what is said answers what was said before.
 const PAUSE: &[u8] = b"\n!\n";
@@ -58,7 +58,12 @@ pub(crate) fn on_paused_time<T>(run: impl Future<Output = T>) -> T {
 }
 
 /// Brings these bytes over a connection until the other side ends it; what came of it.
-pub(crate) async fn visit(connection: DuplexStream, data: &[u8]) -> Vec<u8> {
+pub(crate) async fn visit(connection: impl AsyncRead + AsyncWrite, data: &[u8]) -> Vec<u8> {
+    visit_for(connection, data, ANSWER).await
+}
+
+/// The same, with an answer of so many bytes at most.
+pub(crate) async fn visit_for(connection: impl AsyncRead + AsyncWrite, data: &[u8], most: usize) -> Vec<u8> {
     let (answers, mut brought) = split(connection);
     let bring = async {
         for (number, piece) in pieces(data).into_iter().enumerate() {
@@ -66,14 +71,14 @@ pub(crate) async fn visit(connection: DuplexStream, data: &[u8]) -> Vec<u8> {
                 sleep(Duration::from_secs(1)).await;
             }
             // Whoever was sent away is listened to no longer.
-            if brought.write_all(piece).await.is_err() {
+            if brought.write_all(piece).await.is_err() || brought.flush().await.is_err() {
                 break;
             }
         }
         pending::<()>().await;
     };
     let mut answer = Vec::new();
-    let mut answers = answers.take(2 * ANSWER as u64);
+    let mut answers = answers.take(2 * most as u64);
     let read = async {
         tokio::select! {
             // A connection that is broken off has been answered.
@@ -83,7 +88,7 @@ pub(crate) async fn visit(connection: DuplexStream, data: &[u8]) -> Vec<u8> {
     };
     let ended = timeout(PATIENCE, read).await;
     assert!(ended.is_ok(), "the connection is still there after {PATIENCE:?}");
-    assert!(answer.len() < ANSWER, "{} bytes were answered", answer.len());
+    assert!(answer.len() < most, "{} bytes were answered", answer.len());
     answer
 }
 
