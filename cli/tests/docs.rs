@@ -1,10 +1,12 @@
 //! The documentation does what it says: every command in a `console` block is run, or named here with what runs it
-//! instead, and every link between pages leads somewhere.
+//! instead, what a `sh` block would start reads it, and every link between pages leads somewhere.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod common;
+#[path = "docs/hosts.rs"]
+mod hosts;
 
 use std::{
     collections::BTreeSet,
@@ -211,6 +213,29 @@ fn commands_that_need_a_cluster_work() {
 }
 
 #[test]
+fn what_is_started_on_hosts_is_read_by_what_is_started() {
+    let mut read = 0;
+    for page in all_pages() {
+        for (block, line) in blocks(&page).into_iter().filter(|(block, _)| block == "sh") {
+            let refused = hosts::refused(&line);
+            assert_eq!(refused, None, "{}, {block}: {line}", page.display());
+            read += 1;
+        }
+    }
+    assert!(read > 0);
+    for wrong in [
+        "skerry-globalmanager --edge-tls-adress 0.0.0.0:9443",
+        "skerry-globalmanager --sedna-agents-address 0.0.0.0:9001",
+        "skerry-localcontroller --node-name edge-7",
+        "GM_ADDRES=gm.sedna:9000 skerry-localcontroller",
+        "GM_ADDRESS=gm.sedna:9000 MANAGER_PROTOCOL=sedna skerry-localcontroller --node-name edge-7",
+        "rm -rf /",
+    ] {
+        assert!(hosts::refused(wrong).is_some(), "{wrong}");
+    }
+}
+
+#[test]
 fn links_lead_somewhere() {
     let mut broken = BTreeSet::new();
     let mut followed = 0;
@@ -266,22 +291,31 @@ fn all_commands() -> Vec<Documented> {
     pages().iter().flat_map(|page| commands(page)).collect()
 }
 
-/// What follows `$ ` in the page's `console` blocks, lines that end in `\` joined with the next.
+/// What follows `$ ` in the page's `console` blocks.
 fn commands(page: &Path) -> Vec<Documented> {
+    let lines = blocks(page).into_iter().filter(|(block, _)| block == "console");
+    let commands = lines.filter_map(|(_, line)| {
+        Some(Documented {
+            page: page.to_owned(),
+            command: line.strip_prefix("$ ")?.to_owned(),
+        })
+    });
+    commands.collect()
+}
+
+/// The lines in the page's blocks, each with what its block is called; those that end in `\` joined with the next.
+fn blocks(page: &Path) -> Vec<(String, String)> {
     let text = read(page).replace("\\\n", " ");
-    let mut inside = false;
-    let mut commands = Vec::new();
+    let (mut block, mut lines) = (None, Vec::new());
     for line in text.lines().map(str::trim_start) {
-        if line.starts_with("```") {
-            inside = !inside && line.trim_end() == "```console";
-        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
-            commands.push(Documented {
-                page: page.to_owned(),
-                command: command.split_whitespace().collect::<Vec<_>>().join(" "),
-            });
+        if let Some(name) = line.strip_prefix("```") {
+            block = if block.is_none() { Some(name.trim_end()) } else { None };
+        } else if let Some(block) = block {
+            let line: Vec<_> = line.split_whitespace().collect();
+            lines.push((block.to_owned(), line.join(" ")));
         }
     }
-    commands
+    lines
 }
 
 /// Where the page's links lead, those out of the repository apart.
