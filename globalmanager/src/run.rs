@@ -133,16 +133,18 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         ended.cancel();
         anyhow::Ok(())
     });
-    let mut outcome = Ok(());
-    while let Some(ended) = tasks.join_next().await {
-        outcome = outcome.and(ended.context("a part of the manager broke down").flatten());
-        if outcome.is_err() {
-            break;
-        }
-    }
+    let outcome = all_end(&mut tasks).await;
     lease_stop.cancel();
     holder.await.context("the lease's task broke down")?;
     outcome
+}
+
+/// Waits until all parts have ended, or one has failed.
+async fn all_end(parts: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
+    while let Some(ended) = parts.join_next().await {
+        ended.context("a part of the manager broke down").flatten()?;
+    }
+    Ok(())
 }
 
 /// Where the manager listens.
