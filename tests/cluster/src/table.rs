@@ -107,8 +107,8 @@ pub const SECTIONS: [Section; 6] = [
     Section {
         program: HOSTS,
         title: "What only real nodes can show",
-        about: "One tour of two hosts with kubelets and containers, which the sandbox has none of, in this order. Kubelets of \
-                1.36 ask for more than some machines have.",
+        about: "Tours of hosts with kubelets and containers, which the sandbox has none of: two hosts meet troubles, and two \
+                others beside them begin with the upgrade. Kubelets of 1.36 ask for more than some machines have.",
         columns: [None, Some("1.34"), None],
         sandbox_only: &[],
         sources: &["tests/cluster/src/real", "tests/tests/manifests"],

@@ -279,7 +279,7 @@ pub(crate) async fn kill_after_each_write(expected: &Lived, live: impl AsyncFn(&
 /// How many managers are killed in one life: one, where that shows best what became of it, and more where each life takes
 /// seconds of an API server.
 fn kills_of_a_life() -> usize {
-    if is_lent() { 6 } else { 1 }
+    if is_lent() { 4 } else { 1 }
 }
 
 /// A write that was not carried out when the manager was killed is made by the next one, and only once.
