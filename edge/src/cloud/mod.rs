@@ -2,6 +2,7 @@
 //! machine of a connection.
 
 mod admission;
+mod closing;
 mod denial;
 mod digesting;
 mod event;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::{
     Link, Node,
     admission::{Peer, Server},
+    closing::Closing,
     digesting::Answer,
     event::{End, Input, Output},
     reports::{Taken, Verdict},
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     limits,
-    message::{Downstream, Hello, MessageError, Received, RefusedReason, Start, Upstream},
+    message::{Downstream, Hello, MessageError, Received, Start, Upstream},
     object::{ItemKey, ObjectKey},
     report::{Report, ReportResult},
 };
@@ -48,51 +49,6 @@ enum Stage {
     Digesting { answer: Answer, until: Duration },
     Live(Window),
     Closed,
-}
-
-/// Why a connection is given up.
-struct Closing {
-    end: End,
-    cause: String,
-}
-
-impl Closing {
-    fn new(end: End, cause: impl Into<String>) -> Self {
-        Self {
-            end,
-            cause: cause.into(),
-        }
-    }
-
-    fn violation(cause: impl Into<String>) -> Self {
-        Self::new(End::Violation, cause)
-    }
-
-    fn behind(cause: impl Into<String>) -> Self {
-        Self::new(End::Behind, cause)
-    }
-
-    /// The last frames of the connection.
-    fn outputs(self) -> impl Iterator<Item = Output> {
-        let Self { end, cause } = self;
-        let refused = |reason| Downstream::Refused {
-            reason,
-            hint: cause.clone(),
-        };
-        let frame = match end {
-            End::Silent | End::RefusedByNode => None,
-            End::Replaced => Some(Downstream::Replaced {}),
-            End::Restarting(after) => Some(Downstream::Restarting {
-                reconnect_after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
-            }),
-            End::Violation => Some(refused(RefusedReason::Violation)),
-            End::Behind => Some(refused(RefusedReason::Behind)),
-        };
-        frame
-            .map(Output::Send)
-            .into_iter()
-            .chain([Output::Close { end, cause }])
-    }
 }
 
 impl Session {

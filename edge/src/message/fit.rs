@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::{MessageError, check_uid, depth};
+use super::decode::{MessageError, check_uid, depth};
 use crate::{
     limits,
     object::{Credential, Item, Object},
