@@ -7,7 +7,7 @@ use thiserror::Error;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 
 use super::{BACKDATED, NODE_URI};
-use crate::object::is_dns_name;
+use crate::{hash::ContentHash, object::is_dns_name};
 
 /// Why a certificate is no node's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -32,6 +32,8 @@ pub struct NodeCertificate {
     pub issued: Timestamp,
     /// Until when it is valid, by the manager's clock.
     pub expires: Timestamp,
+    /// The SHA-256 of the public key that it certifies.
+    pub key: ContentHash,
 }
 
 impl NodeCertificate {
@@ -57,6 +59,7 @@ impl NodeCertificate {
                 .checked_add(BACKDATED)
                 .map_err(|error| malformed(&error))?,
             expires: time(&parsed.validity().not_after)?,
+            key: ContentHash::of(parsed.public_key().raw),
         })
     }
 
@@ -119,29 +122,39 @@ impl std::fmt::Debug for NodeKey {
 mod tests {
     use jiff::SignedDuration;
 
-    use super::{super::Authority, *};
+    use super::{
+        super::{Authority, SigningRequest},
+        *,
+    };
 
     fn now() -> Timestamp {
         "2026-01-01T00:00:00Z".parse().unwrap()
     }
 
     fn issue(authority: &Authority, node: &str) -> CertificateDer<'static> {
-        let request = NodeKey::generate().unwrap().request().unwrap();
+        issue_to(&NodeKey::generate().unwrap(), authority, node)
+    }
+
+    fn issue_to(key: &NodeKey, authority: &Authority, node: &str) -> CertificateDer<'static> {
+        let request = key.request().unwrap();
         authority
             .issue(node, &request, now(), SignedDuration::from_hours(24))
             .unwrap()
     }
 
     #[test]
-    fn a_certificate_names_its_node_and_its_times() {
+    fn a_certificate_names_its_node_its_times_and_its_key() {
         let authority = Authority::new("cluster", now()).unwrap();
-        let read = NodeCertificate::read(&issue(&authority, "edge-1")).unwrap();
+        let key = NodeKey::generate().unwrap();
+        let read = NodeCertificate::read(&issue_to(&key, &authority, "edge-1")).unwrap();
+        let request = SigningRequest::read(&SigningRequest::of(&key).unwrap()).unwrap();
         assert_eq!(
             read,
             NodeCertificate {
                 node: "edge-1".to_owned(),
                 issued: now(),
                 expires: "2026-01-02T00:00:00Z".parse().unwrap(),
+                key: *request.key(),
             }
         );
     }

@@ -25,9 +25,14 @@ pub(super) fn resources(client: &Client, namespace: &str) -> Api<DynamicObject> 
 pub(super) async fn revocations(client: &Client, namespace: &str, node: &str) -> Result<Revocations, IdentityError> {
     let found = resources(client, namespace).get_opt(node).await;
     let found = found.map_err(api("read the EdgeNode"))?;
+    Ok(found.as_ref().map_or_else(Revocations::default, revoked))
+}
+
+/// What is revoked of this node.
+fn revoked(node: &DynamicObject) -> Revocations {
     let mut revocations = Revocations::default();
-    revocations.set(node, found.as_ref().and_then(revoked_before));
-    Ok(revocations)
+    revocations.set(&node.name_any(), revoked_before(node));
+    revocations
 }
 
 /// The time before which certificates are revoked: all of them, where what is written there is no time.
@@ -44,13 +49,16 @@ pub(super) fn revoked_before(node: &DynamicObject) -> Option<Timestamp> {
     Some(time.unwrap_or(Timestamp::MAX))
 }
 
-/// Notes what was issued. Makes the resource where there is none.
+/// Notes what is to be issued, before the node has it: whoever revokes after this goes by it. Makes the resource where there is
+/// none. What was revoked until then.
 pub(super) async fn certified(
     client: &Client,
     namespace: &str,
     certificate: &NodeCertificate,
-) -> Result<(), IdentityError> {
-    let NodeCertificate { node, issued, expires } = certificate;
+) -> Result<Revocations, IdentityError> {
+    let NodeCertificate {
+        node, issued, expires, ..
+    } = certificate;
     let (nodes, how) = (
         resources(client, namespace),
         PatchParams::apply(names::MANAGER_EDGE).force(),
@@ -79,9 +87,9 @@ pub(super) async fn certified(
         }),
         session: None,
     };
-    nodes
+    let noted = nodes
         .patch_status(node, &how, &object(json!({"status": status})))
         .await
         .map_err(written)?;
-    Ok(())
+    Ok(revoked(&noted))
 }

@@ -10,6 +10,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
+    core::DynamicObject,
 };
 use serde_json::json;
 use skerry_crds::{
@@ -73,27 +74,44 @@ pub async fn invite(
 /// Revokes all certificates and join tokens that `node` has. Needs to read and write `EdgeNode`s.
 pub async fn revoke(client: &Client, namespace: &str, node: &str) -> Result<Timestamp, IdentityError> {
     check(node)?;
-    let known = nodes::resources(client, namespace).get_opt(node).await;
-    let known = known.map_err(api("read the EdgeNode"))?;
-    let time = |pointer: &str| -> Option<Timestamp> { known.as_ref()?.data.pointer(pointer)?.as_str()?.parse().ok() };
+    let nodes = nodes::resources(client, namespace);
+    let known = nodes.get_opt(node).await.map_err(api("read the EdgeNode"))?;
+    let mut before = end_of(known.as_ref());
+    loop {
+        let object = json!({
+            "apiVersion": "skerry.io/v1alpha1",
+            "kind": "EdgeNode",
+            "metadata": {"name": node},
+            "spec": EdgeNodeSpec { revoked_before: Some(Time(before)) },
+        });
+        let how = PatchParams::apply(OPERATOR).force();
+        let written = nodes.patch(node, &how, &Patch::Apply(object)).await;
+        let written = written.map_err(api("write the EdgeNode"))?;
+        // A manager notes what it issues before it hands that out, and looks then at what is revoked. Where it noted it since this
+        // was read, it may be of a later time than that; where it notes it after this, it does not hand it out.
+        match time(&written, ISSUED) {
+            Some(issued) if issued >= before && before < Timestamp::MAX => before = end_of(Some(&written)),
+            _ => return Ok(before),
+        }
+    }
+}
+
+const ISSUED: &str = "/status/certificate/issued";
+
+/// A time after all that a node got until now.
+fn end_of(known: Option<&DynamicObject>) -> Timestamp {
+    let known = |pointer| known.and_then(|known| time(known, pointer));
     // Certificates have the manager's time, and the clock here may be behind it.
     let now = Timestamp::now();
-    let latest = time("/status/certificate/issued").map_or(now, |issued| now.max(issued));
+    let latest = known(ISSUED).map_or(now, |issued| now.max(issued));
     // They tell the second in which they were issued: that of now counts as before.
     let after = Timestamp::from_second(latest.as_second().saturating_add(1)).unwrap_or(Timestamp::MAX);
     // What is revoked stays so.
-    let before = time("/spec/revokedBefore").map_or(after, |earlier| after.max(earlier));
-    let object = json!({
-        "apiVersion": "skerry.io/v1alpha1",
-        "kind": "EdgeNode",
-        "metadata": {"name": node},
-        "spec": EdgeNodeSpec { revoked_before: Some(Time(before)) },
-    });
-    let nodes: Api<EdgeNode> = Api::namespaced(client.clone(), namespace);
-    let how = PatchParams::apply(OPERATOR).force();
-    let written = nodes.patch(node, &how, &Patch::Apply(object)).await;
-    written.map_err(api("write the EdgeNode"))?;
-    Ok(before)
+    known("/spec/revokedBefore").map_or(after, |earlier| after.max(earlier))
+}
+
+fn time(node: &DynamicObject, pointer: &str) -> Option<Timestamp> {
+    node.data.pointer(pointer)?.as_str()?.parse().ok()
 }
 
 fn check(node: &str) -> Result<(), AuthorityError> {

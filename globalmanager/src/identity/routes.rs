@@ -97,15 +97,27 @@ fn proven(peer: Option<Extension<Peer>>) -> Result<NodeCertificate, Refusal> {
 
 async fn join(
     State(office): State<Arc<Office>>,
+    peer: Option<Extension<Peer>>,
     place: Option<Extension<Arc<Place>>>,
     request: Result<Json<JoinRequest>, JsonRejection>,
 ) -> Response {
     let who = place.map(|Extension(place)| place.holder()).unwrap_or_default();
     let answer = match request {
-        Ok(Json(request)) => office.join(&who, request).await.map(Some),
+        Ok(Json(request)) => match of_another(peer, &request) {
+            None => office.join(&who, request).await.map(Some),
+            Some(refusal) => Err(refusal),
+        },
         Err(rejection) => Err(rejection.into()),
     };
     office.answer("join", answer)
+}
+
+/// Whoever shows a certificate joins under no other name. (Who joins under a new one shows none.)
+fn of_another(peer: Option<Extension<Peer>>, request: &JoinRequest) -> Option<Refusal> {
+    let proven = peer?.0.identity?.node;
+    let said: String = request.node.chars().take(limits::QUOTED).collect();
+    let sentence = format!("the certificate is that of node {proven}, the request says {said:?}");
+    (proven != request.node).then_some(Refusal(StatusCode::FORBIDDEN, sentence))
 }
 
 async fn renew(
@@ -150,10 +162,12 @@ impl Office {
         // Signed before the token is used up: a request whose key is another's uses up nothing.
         let (issued, certificate) = self.issue(&node, &request, now)?;
         let revocations = nodes::revocations(client, namespace, &node).await?;
-        tokens.redeem(&shown, found, &revocations).await?;
+        let invited = tokens.redeem(&shown, found, &revocations).await?;
         // A revocation may lie ahead, and the certificate would be revoked as it is issued.
         revocations.judge(&node, now).map_err(IdentityError::Until)?;
-        self.note(&certificate).await;
+        // Who revokes the node meanwhile may not have seen this one: then it is not handed out.
+        let revocations = nodes::certified(client, namespace, &certificate).await?;
+        revocations.judge(&node, invited)?;
         tracing::info!(node, token = token.id, "a node has joined");
         Ok(issued)
     }
@@ -171,8 +185,16 @@ impl Office {
             .judge(&present.node, present.issued)
             .map_err(IdentityError::from)?;
         let request = SigningRequest::read(&request.request).map_err(IdentityError::from)?;
+        if *request.key() != present.key {
+            let sentence = "a renewal is for the key of the certificate that is shown: another key takes a join token";
+            return Err(Refusal(StatusCode::FORBIDDEN, sentence.to_owned()));
+        }
         let (issued, certificate) = self.issue(&present.node, &request, now)?;
-        self.note(&certificate).await;
+        // As for a node that joins.
+        let revocations = nodes::certified(client, namespace, &certificate).await?;
+        revocations
+            .judge(&present.node, present.issued)
+            .map_err(IdentityError::from)?;
         tracing::info!(node = certificate.node, expires = %certificate.expires, "a node's certificate was renewed");
         Ok(Some(issued))
     }
@@ -191,14 +213,6 @@ impl Office {
         };
         let read = NodeCertificate::read(&certificate).map_err(|error| IdentityError::Tls(error.to_string()))?;
         Ok((issued, read))
-    }
-
-    /// What operators see. The node has its certificate without it.
-    async fn note(&self, certificate: &NodeCertificate) {
-        let Identity { client, namespace, .. } = &self.identity;
-        if let Err(error) = nodes::certified(client, namespace, certificate).await {
-            tracing::warn!(node = certificate.node, %error, "it could not be noted that a certificate was issued");
-        }
     }
 
     fn answer(&self, asked: &'static str, answer: Result<Option<Issued>, Refusal>) -> Response {

@@ -71,25 +71,26 @@ impl Tokens {
         Ok(Found { secret, record })
     }
 
-    /// Uses a token for the key of a node, unless what it got is revoked. The same key may use it again.
+    /// Uses a token for the key of a node, unless what it got is revoked; when it was made. The same key may use it again.
     pub(super) async fn redeem(
         &self,
         shown: &Shown<'_>,
         mut found: Found,
         revocations: &Revocations,
-    ) -> Result<(), IdentityError> {
+    ) -> Result<Timestamp, IdentityError> {
         let name = join_token(&shown.token.id);
         let mut lost = None;
         for _ in 0..TRIES {
             let Found { mut secret, record } = found;
-            revocations.judge(shown.node, record.created)?;
+            let created = record.created;
+            revocations.judge(shown.node, created)?;
             if record.used_by.is_some() {
-                return Ok(());
+                return Ok(created);
             }
             write(&mut secret, &record.used(shown.key));
             // The resource version that was read goes along: of two keys, one gets a conflict.
             match self.0.replace(&name, &PostParams::default(), &secret).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(created),
                 Err(kube::Error::Api(status)) if status.code == 409 => lost = Some(kube::Error::Api(status)),
                 Err(error) => return Err(api("mark the join token as used")(error)),
             }

@@ -22,7 +22,7 @@ use party::{Cluster, Manager, NoReports, Said, plain, say_in_plain};
 use skerry_crds::skerry::v1alpha1::EdgeNode;
 use skerry_edge::{
     Upstream,
-    identity::{Authority, JoinToken},
+    identity::{Authority, JOIN, JoinRequest, JoinToken, NodeKey, RENEW, RenewRequest, SigningRequest},
     message::OutboxDepth,
 };
 use skerry_globalmanager::{
@@ -87,6 +87,23 @@ async fn a_stolen_name_is_no_proof() {
         refused.starts_with("401") && refused.contains("join first"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn a_request_to_join_under_another_name_than_that_of_the_certificate_is_refused() {
+    let (cluster, manager, node) = joined("edge-2").await;
+    let ask = async |name: &str| {
+        let question = JoinRequest {
+            node: name.to_owned(),
+            token: cluster.invite(name, HOUR).await,
+            request: SigningRequest::of(&NodeKey::generate().unwrap()).unwrap(),
+        };
+        let question = serde_json::to_string(&question).unwrap();
+        manager.ask(node.config(&manager.authority), JOIN, question).await
+    };
+    let sentence = "the certificate is that of node edge-2, the request says \"edge-1\"";
+    assert_eq!(ask("edge-1").await, Ok((403, sentence.to_owned())));
+    assert_eq!(ask("edge-2").await.unwrap().0, 200);
 }
 
 #[tokio::test]
@@ -181,6 +198,7 @@ async fn a_certificate_counts_in_its_time_and_of_its_authority_alone() {
         Authority::new("other", Timestamp::now()).unwrap(),
     );
     let now = Timestamp::now();
+    let mut turned = 0;
     for (what, authority, issued, lifetime, counts) in [
         ("present", &ours, now, HOUR, true),
         ("expired within the grace", &ours, now - 2 * HOUR, HOUR, true),
@@ -191,6 +209,13 @@ async fn a_certificate_counts_in_its_time_and_of_its_authority_alone() {
         let node = Node::certified("edge-1", authority, &ours, issued, lifetime);
         let said = manager.session(&node, "edge-1").await;
         assert_eq!(said == Said::Welcome, counts, "{what}: {said:?}");
+        turned += u64::from(!counts);
+        // TLS itself turns it away; it is counted once the node has been told.
+        let counted = || manager.hub.doors().turned().get("handshake").copied();
+        while counted().unwrap_or_default() < turned {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(counted().unwrap_or_default(), turned, "{what}");
     }
 }
 
@@ -211,6 +236,21 @@ async fn a_certificate_is_renewed_when_it_is_due_and_not_before() {
     assert_eq!(manager.session(&away, "edge-1").await, Said::Welcome);
     let late = node(now - 3 * GRACE, HOUR).renew(&manager).await.unwrap_err();
     assert!(late.contains("error sending request"), "TLS does not let it in: {late}");
+}
+
+#[tokio::test]
+async fn a_renewal_is_for_the_same_key() {
+    let cluster = Cluster::new().await;
+    let manager = cluster.manager_for(TERMS).await;
+    let (authority, issued) = (cluster.authority().await, Timestamp::now() - 2 * HOUR);
+    let node = Node::certified("edge-1", &authority, &authority, issued, HOUR);
+    let request = SigningRequest::of(&NodeKey::generate().unwrap()).unwrap();
+    let question = serde_json::to_string(&RenewRequest { request }).unwrap();
+    let (status, sentence) = manager.ask(node.config(&authority), RENEW, question).await.unwrap();
+    assert!(
+        status == 403 && sentence.contains("another key takes a join token"),
+        "{status}: {sentence}"
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Who may start a session, what it may carry, and how it ends.
 
 use super::*;
-use crate::identity::NodeCertificate;
+use crate::{hash::ContentHash, identity::NodeCertificate};
 
 #[test]
 fn who_may_start_a_session() {
@@ -10,6 +10,7 @@ fn who_may_start_a_session() {
             node: name.to_owned(),
             issued: Timestamp::UNIX_EPOCH,
             expires: Timestamp::MAX,
+            key: ContentHash::default(),
         }),
         confidential: true,
     };
