@@ -274,13 +274,13 @@ impl Hub {
             return;
         }
         self.change(|placements, now| {
-            let Some(node) = placements.full(owner, &parts) else {
-                return placements.set(now, owner, parts);
-            };
             // One that held more could not say what it holds any more, and would have no session again.
-            self.shared.counters.oversize.fetch_add(1, Relaxed);
-            tracing::error!(%owner, %node, limit = limits::MAX_ITEMS, "a node holds as many items as it may");
-            Vec::new()
+            let full = placements.full(owner, &parts);
+            for node in &full {
+                self.shared.counters.oversize.fetch_add(1, Relaxed);
+                tracing::error!(%owner, %node, limit = limits::MAX_ITEMS, "a node holds as many items as it may");
+            }
+            placements.set(now, owner, parts, &full)
         });
     }
 

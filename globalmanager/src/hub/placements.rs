@@ -107,29 +107,32 @@ impl Placements {
         }
     }
 
-    /// A node that would hold more than one may, if `owner` placed this.
-    pub(super) fn full<'a>(&self, owner: &ObjectKey, parts: &'a BTreeMap<NodeName, Vec<Item>>) -> Option<&'a NodeName> {
+    /// The nodes that would hold more than one may, if `owner` placed this.
+    pub(super) fn full(&self, owner: &ObjectKey, parts: &BTreeMap<NodeName, Vec<Item>>) -> BTreeSet<NodeName> {
         let full = |(name, items): &(&NodeName, &Vec<Item>)| {
             let node = self.nodes.get(*name);
             let all = node.map_or(0, |node| node.objects.counts().assigned) + items.len();
             let of_it = |node: &Node| node.objects.keys_of(owner).len();
             all > limits::MAX_ITEMS && all.saturating_sub(node.map_or(0, of_it)) > limits::MAX_ITEMS
         };
-        parts.iter().find(full).map(|(name, _)| name)
+        parts.iter().filter(full).map(|(name, _)| name.clone()).collect()
     }
 
-    /// What `owner` places on nodes, whole; the nodes for which that changes something.
+    /// What `owner` places on nodes, whole, but for those that are `full`: they keep what they have of it. The nodes for which
+    /// that changes something.
     pub(super) fn set(
         &mut self,
         now: Duration,
         owner: &ObjectKey,
         mut parts: BTreeMap<NodeName, Vec<Item>>,
+        full: &BTreeSet<NodeName>,
     ) -> Vec<NodeName> {
         let planned = Owner::Planned(parts.keys().cloned().collect());
         let before = self.owners.insert(owner.clone(), planned);
         for node in self.leaves(owner, before) {
             parts.entry(node).or_default();
         }
+        parts.retain(|node, _| !full.contains(node));
         self.replace(now, owner, parts)
     }
 
