@@ -1,16 +1,18 @@
 //! From where workers may report: this host, and the pods of this node.
 //!
-//! Decides by the host's own routes, since no other of its sources knows every kind of pod network: a pod of this node is
-//! reached over a link that leads nowhere else (a bridge, or a link of its own), everybody else over one by which some route
-//! leaves the node. The routes are read for each connection; workers make few, and routes change.
+//! Decides by the host's own routes and links, since no other of its sources knows every kind of pod network: a pod of this node
+//! is reached over a link to another network namespace, over a bridge of such links, or by an address of the host itself; everybody
+//! else over a network card, a tunnel, or whatever else some route leaves the node by. They are read for each connection; workers
+//! make few, and both change.
 
-use std::{
-    fs,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    path::PathBuf,
-};
+mod routes;
+
+use std::{ffi::OsStr, fs, net::IpAddr, path::PathBuf};
 
 use thiserror::Error;
+
+pub use routes::Network;
+use routes::{Route, route_v4, route_v6};
 
 /// Who is turned away.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -20,56 +22,27 @@ use thiserror::Error;
 )]
 pub struct Stranger(pub IpAddr);
 
-/// The routes of this host.
+/// The routes and links of this host.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Where the kernel tells of its network.
+    /// Where the kernel tells of its routes.
     proc_net: PathBuf,
+    /// Where it tells of its links.
+    links: PathBuf,
     /// Networks of the node's pods that its routes do not show.
     also: Vec<Network>,
 }
 
-/// A network, such as `10.42.7.0/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u32,
-}
-
-impl Network {
-    /// Reads an address and how many of its bits count.
-    pub fn read(text: &str) -> Option<Self> {
-        let (address, prefix) = text.split_once('/')?;
-        let (address, prefix): (IpAddr, u32) = (address.parse().ok()?, prefix.parse().ok()?);
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        (prefix <= most).then_some(Self { address, prefix })
-    }
-
-    fn covers(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(ours), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - self.prefix).unwrap_or(0);
-                (u32::from(ours) ^ u32::from(address)) & mask == 0
-            }
-            (IpAddr::V6(ours), IpAddr::V6(address)) => {
-                let mask = u128::MAX.checked_shl(128 - self.prefix).unwrap_or(0);
-                (u128::from(ours) ^ u128::from(address)) & mask == 0
-            }
-            _ => false,
-        }
-    }
-}
-
 impl Origin {
-    /// This host's routes, and `also`.
+    /// This host's, and `also`.
     pub fn new(also: Vec<Network>) -> Self {
-        Self::of("/proc/net", also)
+        Self::of("/proc/net", "/sys/class/net", also)
     }
 
-    /// The routes that a kernel tells of in this folder, and `also`.
-    pub fn of(proc_net: impl Into<PathBuf>, also: Vec<Network>) -> Self {
-        let proc_net = proc_net.into();
-        Self { proc_net, also }
+    /// The routes and links that a kernel tells of in these folders, and `also`.
+    pub fn of(proc_net: impl Into<PathBuf>, links: impl Into<PathBuf>, also: Vec<Network>) -> Self {
+        let (proc_net, links) = (proc_net.into(), links.into());
+        Self { proc_net, links, also }
     }
 
     /// Whether a worker may report that comes from `from` and was reached at `at`.
@@ -81,19 +54,51 @@ impl Origin {
         if here { Ok(()) } else { Err(Stranger(from)) }
     }
 
-    /// Whether the way back to `address` is a link that leads nowhere else.
+    /// Whether the way back to `address` leads to pods of this node and to nobody else.
     fn attached(&self, address: IpAddr) -> bool {
         let routes = match address {
             IpAddr::V4(_) => self.read("route", route_v4),
             IpAddr::V6(_) => self.read("ipv6_route", route_v6),
         };
-        let local = self.own_addresses();
-        let leaves = |route: &Route| !route.gateway.is_unspecified() && !local.contains(&route.gateway);
-        let ways = routes.iter().filter(|route| route.to.covers(address));
-        let most_specific = ways.max_by_key(|route| route.to.prefix);
-        most_specific.is_some_and(|route| {
-            route.to.prefix > 0 && !routes.iter().any(|other| other.link == route.link && leaves(other))
-        })
+        let own = self.own_addresses();
+        let leaves = |route: &Route| !route.gateway.is_unspecified() && !own.contains(&route.gateway);
+        let ways = || routes.iter().filter(|route| route.to.covers(address));
+        let Some(prefix) = ways().map(|route| route.to.prefix).max() else {
+            return false;
+        };
+        // Every link has addresses that are told apart by the link alone: then all of the links have to be such.
+        let mut ways = ways().filter(|route| route.to.prefix == prefix);
+        prefix > 0
+            && ways.all(|way| {
+                // By an address of its own a host may reach pods of others, too: its own pods are in the network of that address.
+                let by_itself = own.contains(&way.gateway) && way.to.covers(way.gateway);
+                let is_ours = by_itself || (way.gateway.is_unspecified() && self.leads_to_pods(&way.link));
+                is_ours && !routes.iter().any(|other| other.link == way.link && leaves(other))
+            })
+    }
+
+    /// Whether a link leads to another network namespace of this host, or is a bridge of such links.
+    fn leads_to_pods(&self, link: &str) -> bool {
+        let ports = self.links.join(link).join("brif");
+        match fs::read_dir(ports) {
+            Ok(ports) => ports
+                .flatten()
+                .all(|port| port.file_name().to_str().is_some_and(|port| self.has_a_peer(port))),
+            Err(_) => self.has_a_peer(link),
+        }
+    }
+
+    /// Whether the other end of a link is a link, too, which no card and no tunnel has; a VLAN has one beneath it, which is told
+    /// beside.
+    fn has_a_peer(&self, link: &str) -> bool {
+        let link = self.links.join(link);
+        let number = |file: &str| fs::read_to_string(link.join(file)).ok()?.trim().parse::<u32>().ok();
+        let (Some(own), Some(peer)) = (number("ifindex"), number("iflink")) else {
+            return false;
+        };
+        let Ok(told) = fs::read_dir(&link) else { return false };
+        let is_beneath = |name: &OsStr| name.to_str().is_none_or(|name| name.starts_with("lower_"));
+        own != peer && !told.flatten().any(|file| is_beneath(&file.file_name()))
     }
 
     fn read(&self, file: &str, parse: fn(&str) -> Option<Route>) -> Vec<Route> {
@@ -117,52 +122,10 @@ impl Origin {
     }
 }
 
-/// A route of the kernel.
-#[derive(Debug, PartialEq)]
-struct Route {
-    link: String,
-    to: Network,
-    gateway: IpAddr,
-}
-
-/// A line of `/proc/net/route`: the link, then the destination, the gateway and, sixth after that, the mask, each the bytes
-/// of an address as the processor has them in a word.
-fn route_v4(line: &str) -> Option<Route> {
-    let fields: Vec<_> = line.split_ascii_whitespace().collect();
-    let address = |at: usize| {
-        let word = u32::from_str_radix(fields.get(at)?, 16).ok()?;
-        Some(Ipv4Addr::from(word.to_ne_bytes()))
-    };
-    Some(Route {
-        link: (*fields.first()?).to_owned(),
-        to: Network {
-            address: address(1)?.into(),
-            prefix: u32::from(address(7)?).leading_ones(),
-        },
-        gateway: address(2)?.into(),
-    })
-}
-
-/// A line of `/proc/net/ipv6_route`: the destination, its prefix, the source and its prefix, the gateway, four numbers, the
-/// link.
-fn route_v6(line: &str) -> Option<Route> {
-    let fields: Vec<_> = line.split_ascii_whitespace().collect();
-    let address = |at: usize| u128::from_str_radix(fields.get(at)?, 16).ok().map(Ipv6Addr::from);
-    let prefix = u32::from_str_radix(fields.get(1)?, 16).ok();
-    let route = Route {
-        link: (*fields.get(9)?).to_owned(),
-        to: Network {
-            address: address(0)?.into(),
-            prefix: prefix.filter(|prefix| *prefix <= 128)?,
-        },
-        gateway: address(4)?.into(),
-    };
-    // The kernel has the routes to nowhere at the loopback.
-    Some(route).filter(|route| route.link != "lo")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use tempfile::TempDir;
 
     use super::*;
@@ -184,9 +147,52 @@ mod tests {
             .map(|own| format!("  |-- {}\n     /32 host LOCAL\n", Ipv4Addr::from(*own)))
             .collect();
         fs::write(folder.path().join("fib_trie"), trie.concat()).unwrap();
-        let origin = Origin::of(folder.path(), Vec::new());
+        for (index, (link, kind)) in LINKS.into_iter().enumerate() {
+            let link = folder.path().join(link);
+            fs::create_dir(&link).unwrap();
+            let peer = index + usize::from(matches!(kind, Kind::Peer | Kind::Vlan));
+            fs::write(link.join("ifindex"), format!("{index}\n")).unwrap();
+            fs::write(link.join("iflink"), format!("{peer}\n")).unwrap();
+            match kind {
+                Kind::Bridge(ports) => {
+                    fs::create_dir(link.join("brif")).unwrap();
+                    for port in ports {
+                        fs::create_dir(link.join("brif").join(port)).unwrap();
+                    }
+                }
+                Kind::Vlan => fs::create_dir(link.join("lower_eth1")).unwrap(),
+                Kind::Peer | Kind::Other => {}
+            }
+        }
+        let origin = Origin::of(folder.path(), folder.path(), Vec::new());
         (folder, origin)
     }
+
+    /// What a link is.
+    enum Kind {
+        /// Its other end is in a pod.
+        Peer,
+        Bridge(&'static [&'static str]),
+        /// A network within that of `eth1`.
+        Vlan,
+        /// A card or a tunnel.
+        Other,
+    }
+
+    /// The links of a host, as the kernel tells of them.
+    const LINKS: [(&str, Kind); 11] = [
+        ("eth0", Kind::Other),
+        ("eth1", Kind::Other),
+        ("eth1.7", Kind::Vlan),
+        ("ppp0", Kind::Other),
+        ("flannel-wg", Kind::Other),
+        ("flannel.1", Kind::Other),
+        ("veth1", Kind::Peer),
+        ("cali1", Kind::Peer),
+        ("cilium_host", Kind::Peer),
+        ("cni0", Kind::Bridge(&["veth1", "cali1"])),
+        ("br-lan", Kind::Bridge(&["eth1", "veth1"])),
+    ];
 
     const NOWHERE: [u8; 4] = [0; 4];
     const NODE: [u8; 4] = [192, 168, 1, 7];
@@ -234,7 +240,12 @@ mod tests {
     fn pods_behind_an_address_of_the_node_itself_are_served() {
         let own = [10, 0, 0, 15];
         let (_folder, origin) = host(
-            &[("eth0", NOWHERE, ROUTER, 0), ("cilium_host", [10, 0, 0, 0], own, 24)],
+            &[
+                ("eth0", NOWHERE, ROUTER, 0),
+                ("cilium_host", [10, 0, 0, 0], own, 24),
+                ("cilium_host", own, NOWHERE, 32),
+                ("cilium_host", [10, 0, 1, 0], own, 24),
+            ],
             &[NODE, own],
         );
         assert!(served(&origin, [10, 0, 0, 99]));
@@ -242,8 +253,30 @@ mod tests {
     }
 
     #[test]
+    fn who_is_behind_a_card_or_a_tunnel_is_a_stranger_although_no_route_leaves_the_node_by_it() {
+        for link in ["eth1", "eth1.7", "flannel-wg", "br-lan", "unknown"] {
+            let (_folder, origin) = host(
+                &[
+                    ("eth0", NOWHERE, ROUTER, 0),
+                    ("cni0", [10, 244, 1, 0], NOWHERE, 24),
+                    (link, [10, 244, 0, 0], NOWHERE, 16),
+                ],
+                &[NODE],
+            );
+            assert!(served(&origin, [10, 244, 1, 9]), "{link}");
+            assert!(!served(&origin, [10, 244, 2, 9]), "{link}");
+        }
+        let (_folder, origin) = host(
+            &[("ppp0", NOWHERE, NOWHERE, 0), ("ppp0", [10, 64, 64, 64], NOWHERE, 32)],
+            &[NODE],
+        );
+        assert!(!served(&origin, [10, 64, 64, 64]), "the other end of a line");
+        assert!(!served(&origin, [8, 8, 8, 8]));
+    }
+
+    #[test]
     fn without_routes_the_host_alone_is_served() {
-        let origin = Origin::of("/nonexistent", Vec::new());
+        let origin = Origin::of("/nonexistent", "/nonexistent", Vec::new());
         assert!(served(&origin, [127, 0, 0, 1]) && served(&origin, NODE));
         assert!(!served(&origin, [10, 244, 1, 9]));
         let origin = Origin {
@@ -267,7 +300,7 @@ mod tests {
 
     #[test]
     fn addresses_of_version_6_are_told_apart_as_those_of_4_are() {
-        let folder = TempDir::new().unwrap();
+        let (folder, origin) = host(&[], &[]);
         let line = |to: &str, prefix: u32, gateway: &str, link: &str| {
             let word = |address: &str| format!("{:032x}", u128::from(address.parse::<Ipv6Addr>().unwrap()));
             let (to, gateway, none) = (word(to), word(gateway), word("::"));
@@ -278,16 +311,18 @@ mod tests {
             line("2001:db8::", 64, "::", "eth0"),
             line("fd00:1::", 64, "::", "cni0"),
             line("fd00:2::", 64, "2001:db8::8", "eth0"),
+            line("fe80::", 64, "::", "eth0"),
+            line("fe80::", 64, "::", "cni0"),
             line("::", 0, "::", "lo"),
         ];
         fs::write(folder.path().join("ipv6_route"), lines.concat()).unwrap();
-        let origin = Origin::of(folder.path(), Vec::new());
         let served = |from: &str| {
             let at: IpAddr = "2001:db8::7".parse().unwrap();
             origin.check(from.parse().unwrap(), at).is_ok()
         };
         assert!(served("::1") && served("fd00:1::9") && served("2001:db8::7") && served("::ffff:127.0.0.1"));
         assert!(!served("fd00:2::9") && !served("2001:db8::8") && !served("2001:db9::1"));
+        assert!(!served("fe80::9"), "it may be of either link");
     }
 
     #[test]
@@ -300,5 +335,6 @@ mod tests {
         );
         let own = origin.own_addresses();
         assert!(own.contains(&Ipv4Addr::LOCALHOST.into()), "{own:?}");
+        assert!(fs::exists("/sys/class/net/lo/iflink").unwrap() && !origin.leads_to_pods("lo"));
     }
 }

@@ -83,6 +83,8 @@ pub(crate) fn worker_door(data: &[u8]) -> Came {
         for (file, text) in ["route", "ipv6_route", "fib_trie"].into_iter().zip(routes) {
             fs::write(folder.path().join(file), text).unwrap();
         }
+        // A bridge of no links but those of pods.
+        fs::create_dir_all(folder.path().join("cni0/brif")).unwrap();
         let store = store(folder.path()).await;
         let (metrics, (_state, link)) = (Arc::<Metrics>::default(), watch::channel(State::Connecting));
         let api = Api {
@@ -90,7 +92,7 @@ pub(crate) fn worker_door(data: &[u8]) -> Came {
             link,
             metrics: metrics.clone(),
         };
-        let origin = Origin::of(folder.path(), Vec::new());
+        let origin = Origin::of(folder.path(), folder.path(), Vec::new());
         let port = Port::new(router(api), origin, metrics.clone());
         let (here, there) = duplex(BUFFER);
         let at = Ipv4Addr::new(192, 0, 2, 1);
