@@ -40,6 +40,18 @@ pub const UNPROVEN_PER_ADDRESS: usize = 512;
 /// [`MAX_REQUEST`] and its head. With what a handshake holds, [`UNPROVEN`] of them hold 130 MiB at most.
 pub const BEFORE_HELLO: usize = 32 * 1024;
 
+/// Bytes of messages that are not whole yet, from all those together that are nodes by their word alone: so many names as
+/// somebody invents, they hold no more. 500 nodes may be in the midst of a [`DIGEST_ROWS_BYTES`].
+pub const SAID_BYTES: usize = 64 * 1024 * 1024;
+
+/// What each of them may have brought of one all the same, so that the others of them go on: an acknowledgement or a round.
+/// With as many as there may be that is 80 MiB more.
+pub const SAID_BYTES_EACH: usize = 4 * 1024;
+
+/// Rows that those together may name in the answers to their digests, each until its session ends: 5,000 nodes of 50 items
+/// each, when a manager that has just started knows of none of them. A row that is kept takes 800 bytes.
+pub const SAID_ROWS: usize = 250_000;
+
 /// Connections of nodes at once: twice the 10,000 nodes that one manager is for, since those of before a cut are there
 /// for a while beside those of after it. With TLS one takes 40 KiB.
 pub const CONNECTIONS: usize = 20_000;
@@ -217,6 +229,9 @@ mod tests {
             ("UNPROVEN", UNPROVEN.to_string()),
             ("UNPROVEN_PER_ADDRESS", UNPROVEN_PER_ADDRESS.to_string()),
             ("BEFORE_HELLO", bytes(BEFORE_HELLO)),
+            ("SAID_BYTES", bytes(SAID_BYTES)),
+            ("SAID_BYTES_EACH", bytes(SAID_BYTES_EACH)),
+            ("SAID_ROWS", SAID_ROWS.to_string()),
             ("CONNECTIONS", CONNECTIONS.to_string()),
             ("CONNECTIONS_PER_NODE", CONNECTIONS_PER_NODE.to_string()),
             ("QUEUED_FRAMES", QUEUED_FRAMES.to_string()),

@@ -173,6 +173,13 @@ impl WireMessage for Message {
             Self::Close(_) => None,
         }
     }
+
+    fn in_between(&self) -> Option<usize> {
+        match self {
+            Self::Ping(payload) | Self::Pong(payload) => Some(payload.len() + socket::SHORT_HEAD),
+            _ => None,
+        }
+    }
 }
 
 impl<W, M, In, Out> fmt::Debug for Socket<W, M, In, Out> {

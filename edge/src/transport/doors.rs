@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Decides by counting, before anything is read and by what the other side has proven; the numbers are all that is kept.
-//! A connection that has proven nothing may bring so many bytes, and then has to be a node's.
+//! A connection that has proven nothing may bring so many bytes, and then has to be a node's. Those that are a node's by their word
+//! alone have so many bytes of unfinished messages among them.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -32,7 +33,7 @@ pub struct Capacity {
     pub unproven: usize,
     /// Of these, from one address, or one network of IPv6.
     pub unproven_per_address: usize,
-    /// Of nodes.
+    /// Of nodes that have shown a certificate, and as many of those that are taken at their word.
     pub nodes: usize,
     /// Of these, of one node.
     pub per_node: usize,
@@ -78,6 +79,29 @@ impl Turned {
     }
 }
 
+/// What a node has shown for its name. They are counted apart, so that who invents names takes no place of those who prove theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// A certificate.
+    Certificate,
+    /// Nothing: it is taken at its word, on a listener that asks for no more.
+    Word,
+    /// The same, by Sedna's protocol, whose listener knows itself how many it takes and of what size.
+    Agent,
+}
+
+/// Why a connection may bring no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum TooMuch {
+    #[error("more than {} bytes came before a hello", limits::BEFORE_HELLO)]
+    BeforeHello,
+    #[error(
+        "nodes without a certificate are in the midst of more than {} bytes already",
+        limits::SAID_BYTES
+    )]
+    Unfinished,
+}
+
 /// Counts the connections of all listeners that share it; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Doors(Arc<Inner>);
@@ -86,6 +110,8 @@ pub struct Doors(Arc<Inner>);
 struct Inner {
     capacity: Capacity,
     counts: Mutex<Counts>,
+    /// Bytes of unfinished messages of those that are nodes by their word alone.
+    unfinished: AtomicUsize,
     line: Seldom,
 }
 
@@ -93,8 +119,8 @@ struct Inner {
 struct Counts {
     unproven: usize,
     by_address: HashMap<IpAddr, usize>,
-    nodes: usize,
-    by_node: HashMap<Arc<str>, usize>,
+    nodes: HashMap<Proof, usize>,
+    by_node: HashMap<(Proof, Arc<str>), usize>,
     turned: BTreeMap<&'static str, u64>,
 }
 
@@ -130,6 +156,7 @@ impl Doors {
                 doors: self.clone(),
                 holds: Mutex::new(Holds::Unproven(address)),
                 left: AtomicUsize::new(limits::BEFORE_HELLO),
+                unfinished: AtomicUsize::new(0),
             }),
             Err(turned) => {
                 self.turn(turned.word(), &address, &turned);
@@ -154,7 +181,7 @@ impl Doors {
     /// How many connections there are that have proven nothing, and how many of nodes.
     pub fn present(&self) -> (usize, usize) {
         let counts = self.counts();
-        (counts.unproven, counts.nodes)
+        (counts.unproven, counts.nodes.values().sum())
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -169,17 +196,19 @@ pub struct Place {
     holds: Mutex<Holds>,
     /// Bytes that it may still bring while it has proven nothing.
     left: AtomicUsize,
+    /// Bytes that it has brought since its last whole message, where it is a node's by its word alone.
+    unfinished: AtomicUsize,
 }
 
 #[derive(Clone, Debug)]
 enum Holds {
     Unproven(IpAddr),
-    Node(Arc<str>),
+    Node(Proof, Arc<str>),
 }
 
 impl Place {
     /// The connection is this node's. Where the node cannot have another, it stays among those that have proven nothing.
-    pub fn prove(&self, node: &str) -> Result<(), Turned> {
+    pub fn prove(&self, node: &str, proof: Proof) -> Result<(), Turned> {
         let mut holds = self.holds();
         let Holds::Unproven(address) = *holds else {
             return Ok(());
@@ -187,13 +216,13 @@ impl Place {
         let Capacity { nodes, per_node, .. } = self.doors.0.capacity;
         let mut counts = self.doors.counts();
         let name: Arc<str> = node.into();
-        let turned = if counts.nodes >= nodes {
+        let turned = if counts.nodes.get(&proof).is_some_and(|present| *present >= nodes) {
             Turned::Nodes(nodes)
-        } else if add(&mut counts.by_node, name.clone(), per_node) {
-            counts.nodes += 1;
+        } else if add(&mut counts.by_node, (proof, name.clone()), per_node) {
+            add(&mut counts.nodes, proof, nodes);
             counts.unproven -= 1;
             remove(&mut counts.by_address, &address);
-            *holds = Holds::Node(name);
+            *holds = Holds::Node(proof, name);
             return Ok(());
         } else {
             Turned::Node(per_node)
@@ -207,18 +236,41 @@ impl Place {
     pub fn holder(&self) -> String {
         match &*self.holds() {
             Holds::Unproven(address) => address.to_string(),
-            Holds::Node(node) => node.to_string(),
+            Holds::Node(_, node) => node.to_string(),
         }
     }
 
-    /// The connection has brought so many bytes; false where those are too many for one that has proven nothing.
-    pub(super) fn brought(&self, bytes: usize) -> bool {
-        if matches!(*self.holds(), Holds::Node(_)) {
-            return true;
+    /// The connection has brought so many bytes; why it has to end, if it has.
+    pub(super) fn brought(&self, bytes: usize) -> Result<(), TooMuch> {
+        let proof = match *self.holds() {
+            Holds::Unproven(_) => None,
+            Holds::Node(proof, _) => Some(proof),
+        };
+        match proof {
+            None => self
+                .left
+                .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes))
+                .map(drop)
+                .map_err(|_| TooMuch::BeforeHello),
+            Some(Proof::Certificate | Proof::Agent) => Ok(()),
+            Some(Proof::Word) => {
+                let own = self.unfinished.fetch_add(bytes, Relaxed) + bytes;
+                let all = self.doors.0.unfinished.fetch_add(bytes, Relaxed) + bytes;
+                if all > limits::SAID_BYTES && own > limits::SAID_BYTES_EACH {
+                    self.doors.turn("unfinished", &self.holder(), &TooMuch::Unfinished);
+                    return Err(TooMuch::Unfinished);
+                }
+                Ok(())
+            }
         }
-        self.left
-            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes))
-            .is_ok()
+    }
+
+    /// So many of these bytes were a whole message, or all of them.
+    pub(super) fn whole(&self, bytes: Option<usize>) {
+        let bytes = bytes.unwrap_or(usize::MAX);
+        let less = |unfinished: usize| Some(unfinished.saturating_sub(bytes));
+        let before = self.unfinished.fetch_update(Relaxed, Relaxed, less).unwrap_or_default();
+        self.doors.0.unfinished.fetch_sub(before.min(bytes), Relaxed);
     }
 
     fn holds(&self) -> MutexGuard<'_, Holds> {
@@ -228,6 +280,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.whole(None);
         let holds = self.holds().clone();
         let mut counts = self.doors.counts();
         match holds {
@@ -235,9 +288,9 @@ impl Drop for Place {
                 counts.unproven -= 1;
                 remove(&mut counts.by_address, &address);
             }
-            Holds::Node(node) => {
-                counts.nodes -= 1;
-                remove(&mut counts.by_node, &node);
+            Holds::Node(proof, node) => {
+                remove(&mut counts.nodes, &proof);
+                remove(&mut counts.by_node, &(proof, node));
             }
         }
     }
@@ -273,114 +326,4 @@ fn remove<K: Hash + Eq + Clone>(counts: &mut HashMap<K, usize>, key: &K) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-
-    fn from(address: usize) -> IpAddr {
-        Ipv4Addr::from(u32::try_from(address).unwrap()).into()
-    }
-
-    /// As many places as there are from one address.
-    fn all(doors: &Doors, address: usize) -> Vec<Place> {
-        std::iter::from_fn(|| doors.enter(from(address)).ok()).collect()
-    }
-
-    #[test]
-    fn those_that_have_proven_nothing_are_few_from_one_address_and_in_all() {
-        let doors = Doors::default();
-        let mut places = vec![];
-        for address in 0.. {
-            let here = all(&doors, address);
-            let left = limits::UNPROVEN - places.len();
-            assert_eq!(here.len(), limits::UNPROVEN_PER_ADDRESS.min(left), "from {address}");
-            if here.is_empty() {
-                break;
-            }
-            places.extend(here);
-        }
-        places.pop();
-        let refused = doors.enter(from(0)).unwrap_err();
-        assert_eq!(
-            refused,
-            Turned::Address(limits::UNPROVEN_PER_ADDRESS),
-            "one address alone does not get what is left"
-        );
-        places.clear();
-        let counts = doors.counts();
-        assert_eq!((counts.unproven, counts.by_address.len()), (0, 0), "nothing is kept");
-        let words: Vec<_> = counts.turned.keys().copied().collect();
-        assert_eq!(words, ["address", "unproven"], "each was counted");
-    }
-
-    #[test]
-    fn whoever_has_a_whole_network_comes_from_one_address() {
-        let doors = Doors::default();
-        let enter = |address: String| doors.enter(address.parse().unwrap());
-        let places: Vec<_> = (0..limits::UNPROVEN_PER_ADDRESS)
-            .map(|i| enter(format!("2001:db8:0:7:{i:x}::1")).unwrap())
-            .collect();
-        let refused = Turned::Address(limits::UNPROVEN_PER_ADDRESS);
-        assert_eq!(enter("2001:db8:0:7::".to_owned()).unwrap_err(), refused);
-        assert!(enter("2001:db8:0:8::1".to_owned()).is_ok(), "another network");
-        drop(places);
-        assert!(doors.counts().by_address.is_empty(), "nothing is kept");
-
-        // Where one socket takes both, IPv4 comes as this; its addresses are not one network.
-        let all: Vec<_> = (0..=limits::UNPROVEN_PER_ADDRESS)
-            .map(|i| enter(format!("::ffff:10.0.{}.{}", i / 256, i % 256)).unwrap())
-            .collect();
-        assert_eq!(doors.present(), (all.len(), 0));
-    }
-
-    #[test]
-    fn a_node_takes_no_place_of_those_that_have_proven_nothing_and_has_few_itself() {
-        let doors = Doors::default();
-        let prove = |node: &str| {
-            let place = doors.enter(from(0)).unwrap();
-            place.prove(node).map(|()| place)
-        };
-        // More than may come from one address without proof.
-        let nodes: Vec<_> = (0..2 * limits::UNPROVEN_PER_ADDRESS)
-            .map(|i| prove(&format!("edge-{i}")).unwrap())
-            .collect();
-        assert_eq!(doors.present(), (0, nodes.len()));
-        let more: Vec<_> = (1..limits::CONNECTIONS_PER_NODE)
-            .map(|_| prove("edge-0").unwrap())
-            .collect();
-        assert_eq!(prove("edge-0").unwrap_err(), Turned::Node(limits::CONNECTIONS_PER_NODE));
-        assert!(prove("edge-1").is_ok(), "another node");
-        drop(more);
-        assert!(prove("edge-0").is_ok(), "when the others are gone");
-        drop(nodes);
-        assert_eq!(doors.present(), (0, 0));
-        assert!(doors.counts().by_node.is_empty(), "nothing is kept");
-    }
-
-    #[test]
-    fn nodes_are_so_many_in_all() {
-        let doors = Doors::default();
-        let prove = |i: usize| {
-            let place = doors.enter(from(0)).unwrap();
-            place.prove(&i.to_string()).map(|()| place)
-        };
-        let mut nodes: Vec<_> = (0..limits::CONNECTIONS).map(|i| prove(i).unwrap()).collect();
-        assert_eq!(
-            prove(limits::CONNECTIONS).unwrap_err(),
-            Turned::Nodes(limits::CONNECTIONS)
-        );
-        nodes.pop();
-        assert!(prove(limits::CONNECTIONS).is_ok());
-    }
-
-    #[test]
-    fn who_has_proven_nothing_brings_few_bytes() {
-        let doors = Doors::default();
-        let place = doors.enter(from(0)).unwrap();
-        assert!(place.brought(limits::BEFORE_HELLO));
-        assert!(!place.brought(1));
-        place.prove("edge-1").unwrap();
-        assert!(place.brought(usize::MAX), "a node may");
-    }
-}
+mod tests;

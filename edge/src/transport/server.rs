@@ -152,13 +152,8 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Metered<Io> {
         let before = read.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(context, read))?;
         let brought = read.filled().len() - before;
-        if self.place.as_ref().is_none_or(|place| place.brought(brought)) {
-            return Poll::Ready(Ok(()));
-        }
-        Poll::Ready(Err(io::Error::other(format!(
-            "more than {} bytes came before a hello",
-            limits::BEFORE_HELLO
-        ))))
+        let taken = self.place.as_ref().map_or(Ok(()), |place| place.brought(brought));
+        Poll::Ready(taken.map_err(io::Error::other))
     }
 }
 
@@ -193,6 +188,13 @@ impl WireMessage for Message {
             Self::Ping(_) => Some(Event::Heard),
             Self::Pong(payload) => Some(Event::Pong(socket::mark(payload))),
             Self::Close(_) => None,
+        }
+    }
+
+    fn in_between(&self) -> Option<usize> {
+        match self {
+            Self::Ping(payload) | Self::Pong(payload) => Some(payload.len() + socket::SHORT_HEAD),
+            _ => None,
         }
     }
 }

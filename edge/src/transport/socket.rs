@@ -69,7 +69,13 @@ pub trait WireMessage: Sized {
     fn ping(mark: Option<u64>) -> Self;
     /// What this message is to a session; none for what ends the connection.
     fn read<F: Frame>(&self) -> Option<Event<F>>;
+    /// The bytes of one that can come in the midst of another: a ping or a pong.
+    fn in_between(&self) -> Option<usize>;
 }
+
+/// Bytes that a frame of at most 125 bytes, as pings and pongs are, has before its payload where it comes from a client (RFC
+/// 6455, 5.2).
+pub(super) const SHORT_HEAD: usize = 6;
 
 /// An error of a WebSocket library.
 pub trait WireError: std::fmt::Display {
@@ -210,7 +216,12 @@ where
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             Poll::Ready(match ready!(Pin::new(&mut self.wire).poll_next(context)) {
-                Some(Ok(message)) => message.read().ok_or(Ended::Closed),
+                Some(Ok(message)) => {
+                    if let Some(place) = &self.place {
+                        place.whole(message.in_between());
+                    }
+                    message.read().ok_or(Ended::Closed)
+                }
                 Some(Err(error)) => match error.breach() {
                     Some(breach) => Ok(Event::Frame(Err(breach))),
                     None => Err(broken(&error)),

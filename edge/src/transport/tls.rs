@@ -20,7 +20,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server::TlsStream};
 
 use super::{
     client::Dialer,
-    doors::{Doors, Place, Turned},
+    doors::{Doors, Place, Proof, Turned},
     server::Address,
 };
 use crate::{
@@ -124,7 +124,7 @@ async fn accept<L: Listener<Addr = SocketAddr>>(
             let certificate = proven(&stream);
             let taken = certificate
                 .as_ref()
-                .map_or(Ok(()), |certificate| place.prove(&certificate.node));
+                .map_or(Ok(()), |certificate| place.prove(&certificate.node, Proof::Certificate));
             if let Err(turned) = taken {
                 return turn_away(stream, &turned).await;
             }

@@ -10,16 +10,18 @@ use skerry_edge::{
     Downstream, Upstream,
     cloud::{End, Input, Output, Peer, Session},
     limits,
-    message::{Hello, Received, RefusedReason},
+    message::{Hello, MessageError, Received, RefusedReason},
     transport::{Event, server::ManagerSocket},
 };
 use tokio::{
     sync::{Notify, watch},
-    time::{sleep_until, timeout},
+    time::sleep_until,
 };
 
 use super::{
     Connected, Hub, NodeName, State, Term,
+    claims::Claim,
+    hello::hello,
     standing::{Judgement, Standing},
 };
 
@@ -66,71 +68,13 @@ pub(super) async fn serve(hub: Hub, peer: Peer, mut socket: ManagerSocket) {
     socket.close().await;
 }
 
-/// Why a connection becomes no session: a word for metrics, a sentence for the log, and what the node is told.
-type NoHello = (&'static str, String, Option<Downstream>);
-
-/// Awaits the hello and checks it.
-async fn hello(
-    hub: &Hub,
-    socket: &mut ManagerSocket,
-    term: &Term,
-    peer: &Peer,
-    standing: &mut Standing,
-) -> Result<Hello, NoHello> {
-    let first = async {
-        loop {
-            match socket.next().await {
-                Ok(Event::Heard | Event::Pong(_)) => {}
-                Ok(Event::Frame(frame)) => return Ok(frame),
-                Err(ended) => return Err(ended),
-            }
-        }
-    };
-    let violation = |word, hint: String| {
-        let reason = RefusedReason::Violation;
-        (word, hint.clone(), Some(Downstream::Refused { reason, hint }))
-    };
-    match timeout(limits::FIRST_MESSAGE, first).await {
-        Ok(Ok(Ok(Received::Message(Upstream::Hello(hello))))) => {
-            if let Err(refusal) = term.server.check(peer, &hello) {
-                return Err((refusal.word(), refusal.to_string(), Some(refusal.frame())));
-            }
-            standing.says(&hello.node);
-            match standing.judge() {
-                Judgement::Counts => {}
-                Judgement::Lost(lost) => return Err((lost.word(), lost.to_string(), Some(lost.frame()))),
-                Judgement::Unknown => {
-                    let cause = "it is not known yet which nodes prove who they are".to_owned();
-                    return Err(("not_known", cause, Some(hub.come_back())));
-                }
-            }
-            let place = socket.place().map_or(Ok(()), |place| place.prove(&hello.node));
-            place.map_err(|turned| {
-                let (reason, hint) = (RefusedReason::Node, turned.to_string());
-                (turned.word(), hint.clone(), Some(Downstream::Refused { reason, hint }))
-            })?;
-            if !hub.shared.admissions.lock().admit(peer.identity.is_some(), hub.now()) {
-                let cause = "too many sessions begin at once: it comes back".to_owned();
-                return Err(("busy", cause, Some(hub.come_back())));
-            }
-            Ok(hello)
-        }
-        Ok(Ok(Err(error))) => Err(violation("violation", error.to_string())),
-        Ok(Ok(Ok(_))) => Err(violation("violation", "a session begins with a hello".to_owned())),
-        Ok(Err(ended)) => Err(("no_hello", ended.to_string(), None)),
-        Err(_) => {
-            let hint = format!("no hello within {} s", limits::FIRST_MESSAGE.as_secs());
-            Err(violation("no_hello", hint))
-        }
-    }
-}
-
 struct Connection {
     hub: Hub,
     term: Term,
     node: NodeName,
     number: u64,
     session: Session,
+    claim: Claim,
     wake: Arc<Notify>,
 }
 
@@ -173,6 +117,7 @@ impl Connection {
             node,
             number,
             session,
+            claim: hub.shared.claims.of(peer),
             wake,
         };
         Ok((connection, outputs))
@@ -199,7 +144,7 @@ impl Connection {
                 () = sleep_until(self.hub.shared.origin + wake_at) => Input::Wake,
                 () = self.wake.notified() => Input::Wake,
                 event = socket.next() => match event {
-                    Ok(Event::Frame(frame)) => Input::Frame(frame),
+                    Ok(Event::Frame(frame)) => self.said(frame),
                     Ok(Event::Heard) => Input::Heard,
                     Ok(Event::Pong(_)) => Input::Pong,
                     Err(ended) => {
@@ -213,6 +158,22 @@ impl Connection {
             self.carry_out(outputs, socket);
         }
         None
+    }
+
+    /// What the node said, unless it names more than it may before it has proven who it is: then it comes back.
+    fn said(&mut self, frame: Result<Received<Upstream>, MessageError>) -> Input {
+        let rows = match &frame {
+            Ok(Received::Message(Upstream::Rows { rows, .. })) => rows.len(),
+            _ => 0,
+        };
+        if self.claim.take(rows) {
+            return Input::Frame(frame);
+        }
+        if let Some(left_out) = self.hub.shared.lines.ended.line() {
+            let (node, limit) = (&self.node, limits::SAID_ROWS);
+            tracing::warn!(%node, limit, left_out, "nodes without a certificate name too much that they hold: one comes back later");
+        }
+        self.drain()
     }
 
     fn drain(&self) -> Input {
@@ -314,7 +275,7 @@ impl Hub {
     }
 
     /// What a node is told that is to come back later.
-    fn come_back(&self) -> Downstream {
+    pub(super) fn come_back(&self) -> Downstream {
         Downstream::Restarting {
             reconnect_after_ms: millis(self.reconnect_after()),
         }

@@ -10,9 +10,11 @@
 //! written outside of it. State is kept of nodes that are connected or should hold something, of no others.
 
 mod appointments;
+mod claims;
 mod connection;
 mod counters;
 mod engine;
+mod hello;
 mod old_agents;
 mod placements;
 mod reports;
@@ -52,6 +54,7 @@ pub use status::{NodeStatus, Snapshot};
 pub use stream::Reported;
 
 use appointments::{Admissions, Appointments};
+use claims::Claims;
 use counters::{Counters, Lines};
 use placements::{NodeName, Placements};
 use reports::Streams;
@@ -85,6 +88,7 @@ struct Shared {
     admissions: Mutex<Admissions>,
     appointments: Mutex<Appointments>,
     doors: Doors,
+    claims: Claims,
     counters: Counters,
     lines: Lines,
     jitter: Box<dyn Fn() -> f64 + Send + Sync>,
@@ -133,6 +137,7 @@ impl Hub {
                 admissions: Mutex::default(),
                 appointments: Mutex::default(),
                 doors: Doors::default(),
+                claims: Claims::default(),
                 counters: Counters::default(),
                 lines: Lines::default(),
                 jitter: Box::new(jitter),

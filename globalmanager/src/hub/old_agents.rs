@@ -28,7 +28,11 @@ use skerry_edge::{
         gateway::{self, AGENT, Agents, Ear},
         pipe::{PipeDialer, pipes},
     },
-    transport::{doors::Place, plain::PlainListener, server},
+    transport::{
+        doors::{Place, Proof},
+        plain::PlainListener,
+        server,
+    },
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -215,7 +219,7 @@ impl Door {
         })?;
         // Taken for proven as far as counting goes: what one may bring who has not is not enough for an agent.
         place
-            .map_or(Ok(()), |place| place.prove(name))
+            .map_or(Ok(()), |place| place.prove(name, Proof::Agent))
             .map_err(|turned| (turned.word(), StatusCode::TOO_MANY_REQUESTS, turned.to_string()))?;
         Ok((name.to_owned(), room))
     }

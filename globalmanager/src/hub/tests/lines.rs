@@ -1,10 +1,15 @@
 //! What the manager logs of a node that is denied what it says.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use skerry_edge::{Epoch, ObjectKey, cloud::Server, seldom::LOG_EVERY};
+use skerry_edge::{
+    Epoch, ObjectKey,
+    cloud::{Peer, Server},
+    limits,
+    seldom::LOG_EVERY,
+};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{
@@ -107,4 +112,39 @@ async fn of_a_flood_of_denied_reports_one_line_is_logged_now_and_then_and_nothin
     node.stop().await;
     sleep(Duration::from_secs(1)).await;
     assert!(hub.nodes().is_empty(), "the hub keeps nothing of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_flood_of_strangers_one_line_of_each_kind_is_logged_now_and_then() {
+    let log = Log::start();
+    let hub = Hub::default();
+    let stranger = Peer {
+        identity: None,
+        confidential: false,
+    };
+    let flood = || {
+        for _ in 0..100 {
+            hub.refused("no_hello", &stranger, &"no hello");
+        }
+        let doors = hub.doors();
+        let come = (0..limits::UNPROVEN_PER_ADDRESS + 100).map(|_| doors.enter(Ipv4Addr::LOCALHOST.into()));
+        let turned = come.collect::<Vec<_>>().iter().filter(|came| came.is_err()).count();
+        assert_eq!(turned, 100);
+    };
+    let line = |message: &str, left_out: u64| (message.to_owned(), left_out);
+    let lines = || {
+        let of = |line: Value| {
+            (
+                line["message"].as_str().unwrap().to_owned(),
+                line["left_out"].as_u64().unwrap(),
+            )
+        };
+        log.lines().into_iter().map(of).collect::<Vec<_>>()
+    };
+    let (refused, turned) = ("a node was refused", "a connection was turned away");
+    flood();
+    assert_eq!(lines(), [line(refused, 0), line(turned, 0)]);
+    sleep(LOG_EVERY).await;
+    flood();
+    assert_eq!(lines()[2..], [line(refused, 99), line(turned, 99)]);
 }
