@@ -152,6 +152,50 @@ async fn every_round_arrives_whoever_is_killed_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn figures_that_nobody_has_fetched_for_a_week_are_given_up_and_rounds_are_not() {
+    let root = Root::new();
+    let mut cloud = Cloud::up().await;
+    cloud.declare(object(&job("job"), 1, json!({})));
+    let service = ObjectKey::new("jointinferenceservice", "default", "s");
+    cloud.declare(object(&service, 1, json!({})));
+    let process = Process::start(&root, &cloud.address());
+    cloud.acknowledged().await;
+    cloud.stop();
+    let figures = json!({
+        "name": "w", "namespace": "default", "ownerName": "s", "ownerKind": "jointinferenceservice",
+        "kind": "inference", "ownerInfo": {"inferenceNumber": 1}, "results": [],
+    });
+    assert!(process.post("w", &figures).await);
+    assert!(process.post("w", &round("job", 1)).await);
+    process.kill().await;
+
+    // As if it had been open for so long since.
+    root.age(Duration::from_secs(8 * 24 * 60 * 60));
+    let process = Process::start(&root, &cloud.address());
+    process.says("were too old, and were given up").await;
+    cloud.start().await;
+    cloud.gave_up(1).await;
+    cloud.reported(|reports| rounds(reports) == [1]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_a_newer_release_is_left_as_it_is_and_the_program_says_why_it_ends() {
+    let root = Root::new();
+    let cloud = Cloud::up().await;
+    cloud.declare(edit(1, 1));
+    let process = Process::start(&root, &cloud.address());
+    cloud.acknowledged().await;
+    process.kill().await;
+    root.set_schema(99);
+    let before = fs::read(root.store_path()).unwrap();
+    let (status, log) = Process::start(&root, &cloud.address()).ended().await;
+    assert_eq!(status.code(), Some(1));
+    let sentence = "has schema version 99, this release knows up to 4: run the newer release, or move the file away";
+    assert!(log.iter().any(|line| line.contains(sentence)), "{log:#?}");
+    assert_eq!(fs::read(root.store_path()).unwrap(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_is_said_and_what_came_meanwhile_is_there_when_there_is_room() {
     let root = Root::new();
     let cloud = Cloud::up().await;

@@ -204,6 +204,12 @@ impl Cloud {
         self.shared.lock().refused.clone()
     }
 
+    /// Returns once the node has said that it has given up so many reports.
+    pub async fn gave_up(&self, reports: u64) {
+        self.until("reports to be given up", |state| state.gaps == reports)
+            .await;
+    }
+
     /// Returns once the node has reported what satisfies this.
     pub async fn reported(&self, what: impl Fn(&[Report]) -> bool) {
         self.until("reports", |state| what(&state.reports)).await;

@@ -2,14 +2,15 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
-    sync::{Arc, Mutex},
+    process::{ExitStatus, Stdio},
+    time::Duration,
 };
 
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use skerry_edge::Row;
 use skerry_localcontroller::store::{self, OutboxLimits, Store};
@@ -49,6 +50,26 @@ impl Root {
         Store::open(&self.store_path(), OutboxLimits::default()).await.unwrap()
     }
 
+    /// Makes the node's store so old, while no process has it.
+    pub fn age(&self, age: Duration) {
+        let aged = self.database().execute("UPDATE age SET seconds = ?1", [age.as_secs()]);
+        assert_eq!(aged.unwrap(), 1);
+    }
+
+    /// Makes the node's store one of this version of its tables, while no process has it.
+    pub fn set_schema(&self, version: u32) {
+        let database = self.database();
+        database.pragma_update(None, "user_version", version).unwrap();
+        // All of it in the one file.
+        let folded = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let folded: i64 = database.query_row(folded, [], |row| row.get(0)).unwrap();
+        assert_eq!(folded, 0, "somebody else has it open");
+    }
+
+    fn database(&self) -> Connection {
+        Connection::open_with_flags(self.store_path(), OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap()
+    }
+
     /// What the node's store holds, in order, while no process has it.
     pub async fn rows(&self) -> Vec<Row> {
         let store = self.store().await;
@@ -64,7 +85,7 @@ pub struct Process {
     child: Child,
     /// Where workers are served; none until they are.
     workers: watch::Receiver<Option<String>>,
-    log: Arc<Mutex<Vec<String>>>,
+    log: watch::Receiver<Vec<String>>,
     reading: JoinHandle<()>,
 }
 
@@ -111,8 +132,8 @@ impl Process {
             .unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (sender, workers) = watch::channel(None);
-        let log = Arc::<Mutex<Vec<String>>>::default();
-        let reading = tokio::spawn(read(lines, sender, log.clone()));
+        let (said, log) = watch::channel(Vec::new());
+        let reading = tokio::spawn(read(lines, sender, said));
         Self {
             child,
             workers,
@@ -138,9 +159,24 @@ impl Process {
         kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
         let status = self.child.wait().await.unwrap();
         (&mut self.reading).await.unwrap();
-        let log = self.log.lock().unwrap().clone();
+        let log = self.log.borrow().clone();
         assert!(status.success(), "{status}: {log:#?}");
         log
+    }
+
+    /// How it ended by itself, and its log.
+    pub async fn ended(mut self) -> (ExitStatus, Vec<String>) {
+        let status = self.child.wait().await.unwrap();
+        (&mut self.reading).await.unwrap();
+        let log = self.log.borrow().clone();
+        (status, log)
+    }
+
+    /// Waits until its log says this.
+    pub async fn says(&self, what: &str) {
+        let mut log = self.log.clone();
+        let said = log.wait_for(|log| log.iter().any(|line| line.contains(what)));
+        said.await.expect("the local controller has ended");
     }
 
     /// Where workers are served.
@@ -180,7 +216,7 @@ impl Process {
 async fn read<R: tokio::io::AsyncBufRead + Unpin>(
     mut lines: tokio::io::Lines<R>,
     workers: watch::Sender<Option<String>>,
-    log: Arc<Mutex<Vec<String>>>,
+    log: watch::Sender<Vec<String>>,
 ) {
     while let Ok(Some(line)) = lines.next_line().await {
         let address = serde_json::from_str::<Value>(&line)
@@ -189,6 +225,6 @@ async fn read<R: tokio::io::AsyncBufRead + Unpin>(
         if address.is_some() {
             workers.send_replace(address);
         }
-        log.lock().unwrap().push(line);
+        log.send_modify(|log| log.push(line));
     }
 }

@@ -13,7 +13,11 @@ use rusqlite::Connection;
 use skerry_edge::node::Outgoing;
 
 use super::{
-    super::{OutboxLimits, Store, StoreError, limits::METRICS_AGE},
+    super::{
+        OutboxLimits, Store, StoreError,
+        limits::METRICS_AGE,
+        schema::{STEPS, migrate},
+    },
     Home, event, home, key, metrics, open, position, round,
 };
 
@@ -21,10 +25,19 @@ use super::{
 const VERSION_1: &[u8] = include_bytes!("version-1.db");
 
 #[tokio::test]
-async fn a_store_of_the_first_version_is_taken_over_with_all_that_it_held() {
+async fn a_store_of_each_older_version_is_taken_over_with_all_that_it_held() {
+    for version in 1..STEPS.len() {
+        is_taken_over(version).await;
+    }
+}
+
+async fn is_taken_over(version: usize) {
     let home = home();
     fs::create_dir_all(home.path.parent().unwrap()).unwrap();
     fs::write(&home.path, VERSION_1).unwrap();
+    let mut older = Connection::open(&home.path).unwrap();
+    migrate(&mut older, &home.path, &STEPS[..version]).unwrap();
+    older.close().unwrap();
     for _again in 0..2 {
         let store = open(&home).await;
         assert_eq!(store.position().await.unwrap(), Some(position(17)));
