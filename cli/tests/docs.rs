@@ -24,7 +24,7 @@ use tempfile::TempDir;
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Commands that are not run here, and what shows that they work.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("cargo run -- demo", "a step of .ci/run"),
     ("cargo test", "what runs this"),
     (
@@ -42,6 +42,10 @@ const ELSEWHERE: [(&str, &str); 10] = [
     (
         "SKERRY_OBJECTS=20000 cargo test -p skerry --test delivery the_store_ends -- --nocapture",
         "the second step of .ci/run, with 1,000 objects",
+    ),
+    (
+        "SKERRY_OLDER=$(.ci/older) cargo test -p skerry --test delivery -- --ignored between_two_versions",
+        "a step of .ci/run",
     ),
     (
         "cargo bench -p skerry-edge",

@@ -9,6 +9,7 @@ use kube::{
     core::{DynamicObject, GroupVersionKind},
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::world::{NAMESPACE, USER};
@@ -36,6 +37,17 @@ pub async fn install(client: &Client, kinds: &[&str]) {
             .expect("the CRD is accepted");
         is_served(client, &crd).await;
     }
+}
+
+/// Makes the API server take anything for a resource of this kind, as an older definition of it may have.
+pub async fn accept_anything(client: &Client, plural: &str) {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let anything = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value":
+        {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]);
+    let patch = Patch::Json::<()>(serde_json::from_value(anything).expect("it is a patch"));
+    let how = PatchParams::default();
+    let patched = crds.patch(&format!("{plural}.sedna.io"), &how, &patch).await;
+    patched.expect("the CRD is there");
 }
 
 /// Resolves when objects of the definition can be asked for.

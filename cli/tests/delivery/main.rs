@@ -1,6 +1,6 @@
 //! Nothing is lost between manager and node, and nothing comes after what is newer: both as real processes over real sockets,
-//! killed by SIGKILL at random moments while a thousand objects are edited in bursts. Whoever is killed has been connected to
-//! the other one before, and edits are under way.
+//! killed by SIGKILL at random moments while a thousand objects are edited in bursts, beside one that does not parse. Whoever is
+//! killed has been connected to the other one before, and edits are under way.
 //!
 //! `SKERRY_OBJECTS` says how many objects, where there are to be more. The seed is printed; `SKERRY_SEED` replays the choice of
 //! what is killed after which edit (the operating system's scheduling is not replayed).
@@ -10,13 +10,17 @@
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    Api, Client,
+    api::{ApiResource, DeleteParams, Patch, PatchParams, PostParams},
+    core::DynamicObject,
 };
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::json;
 use skerry_crds::sedna::v1alpha1::{Dataset, DatasetSpec};
-use skerry_tests::{definitions::KINDS, loopback::serve};
+use skerry_tests::{
+    definitions::{KINDS, accept_anything},
+    loopback::serve,
+};
 use tokio::sync::{Semaphore, watch};
 
 use parts::{Manager, Node, declared, differences, expire, last_words};
@@ -50,6 +54,7 @@ async fn the_store_ends_equal_to_what_was_declared_and_never_goes_back() {
 
     let datasets: Api<Dataset> = Api::namespaced(api.client(), "default");
     let leases: Api<Lease> = Api::namespaced(api.client(), "default");
+    place_one_that_does_not_parse(api.client()).await;
     let edits = Edits::of(objects, datasets.clone());
     let kills = async {
         let mut random = StdRng::seed_from_u64(seed);
@@ -89,6 +94,15 @@ manager:\n{}\nnode:\n{}",
         last_words(&manager.log),
         last_words(&node.log)
     );
+}
+
+async fn place_one_that_does_not_parse(client: Client) {
+    accept_anything(&client, "datasets").await;
+    let kind = ApiResource::erase::<Dataset>(&());
+    let datasets: Api<DynamicObject> = Api::namespaced_with(client, "default", &kind);
+    let mut broken = DynamicObject::new("broken", &kind);
+    broken.data = json!({"spec": {"url": {"not": "text"}, "format": 7, "nodeName": [NODE]}});
+    datasets.create(&PostParams::default(), &broken).await.unwrap();
 }
 
 /// What a variable says, if it is set.

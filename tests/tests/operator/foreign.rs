@@ -1,17 +1,14 @@
 //! What is not ours is not touched: objects that happen to have a child's name or labels, and resources that do not
 //! parse.
 
-use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Pod},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
-use skerry_tests::{World, look::text, world::USER};
+use skerry_tests::{World, definitions, look::text, world::USER};
 use skerry_workloads::ObjectKind;
 
 use crate::{CLOUD, EDGE, JOB, READY, RUNNING, SERVICE, Service, edited, image, serving, training};
@@ -168,15 +165,8 @@ async fn a_deployment_and_a_service_of_ours_that_have_no_place_go() {
     assert_eq!(world.condition::<JointInferenceService>("helmet", "Ready").await, READY);
 }
 
-/// Makes the API server take anything for a resource of this kind, as an older definition of it may have.
 async fn accept_anything(world: &World, plural: &str) {
-    let crds: Api<CustomResourceDefinition> = Api::all(world.api.client_as(USER));
-    let anything = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value":
-        {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]);
-    let patch = Patch::Json::<()>(serde_json::from_value(anything).unwrap());
-    crds.patch(&format!("{plural}.sedna.io"), &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    definitions::accept_anything(&world.api.client_as(USER), plural).await;
 }
 
 #[tokio::test(start_paused = true)]
