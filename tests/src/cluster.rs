@@ -202,7 +202,7 @@ pub async fn side_by_side<T, R>(each: impl IntoIterator<Item = T>, act: impl Asy
     stream::iter(each).map(|one| act(one)).buffered(at_once).collect().await
 }
 
-/// The kinds of objects that scenarios make, in the order in which they are cleaned away.
+/// The kinds of objects that scenarios make.
 const KINDS: [(&str, &str, &str); 14] = [
     ("sedna.io/v1alpha1", "JointInferenceService", "jointinferenceservices"),
     ("sedna.io/v1alpha1", "FederatedLearningJob", "federatedlearningjobs"),

@@ -1,6 +1,6 @@
 //! The chart on a real API server: what it renders is taken, and it installs.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
 
@@ -9,7 +9,7 @@ use super::{
     kubernetes::{array, text},
     pages::INSTALLING,
 };
-use crate::artifacts::KUBERNETES;
+use crate::{artifacts::KUBERNETES, process::until};
 
 /// Values for the chart that render all that it can, from the root of the repository. Its own tests render them, too.
 pub const EVERYTHING: &str = "tests/cluster/src/real/everything.yaml";
@@ -49,6 +49,9 @@ spec:
 /// Where there is no release: the lists of one that was rendered otherwise would be merged with what is tried.
 const NOBODYS: &str = "default";
 
+/// How long a controller may take to put the roles of users together.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What a release may weigh: half of what a Secret may.
 const MOST_OF_A_RELEASE: usize = 512 * 1024;
 
@@ -85,7 +88,29 @@ pub fn install(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     println!("real: the release weighs {} KiB", size / 1024);
     ensure!(size < MOST_OF_A_RELEASE, "the release's Secret weighs {size} bytes");
     has_no_rights(tour)?;
+    users_have_rights(tour)?;
     hosts_are_apart(tour)
+}
+
+/// Whoever may edit or view a namespace may do the same with our kinds, and whoever views changes nothing.
+fn users_have_rights(tour: &Tour<'_>) -> anyhow::Result<()> {
+    for role in ["edit", "view"] {
+        let bound = ["--clusterrole", role, "--user", role, "--namespace", NOBODYS];
+        tour.kubectl(&[&["create", "rolebinding", role][..], &bound].concat())?;
+    }
+    let may = |user: &str, verb: &str| {
+        let asked = format!("{verb} jointinferenceservices.sedna.io --namespace {NOBODYS} --as {user}");
+        let told = tour.shell(&format!("kubectl auth can-i {asked} || test $? = 1"))?;
+        anyhow::Ok(told.trim() == "yes")
+    };
+    // A controller puts the roles together.
+    until(PATIENCE, || {
+        Ok((may("edit", "create")? && may("view", "get")?).then_some(()))
+    })
+    .context("users have their rights on our kinds")?;
+    ensure!(!may("view", "create")?, "whoever views may create");
+    tour.kubectl(&["delete", "rolebinding", "edit", "view", "--namespace", NOBODYS])
+        .map(drop)
 }
 
 /// The local controller never speaks to the API server, so its account has no rights, nor its pods its token.
