@@ -25,9 +25,10 @@ static NEWEST: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(too old resource version: \d+|Too large resource version: \d+),? ?(\(\d+\)|current: \d+)")
         .expect("it is an expression")
 });
-/// A number on its own; the year of a time is none.
-static NUMBER: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)|\b\d+\b").expect("it is an expression"));
+/// A number on its own; the year of a time is none, nor that of a standard.
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)|RFC \d+|\b\d+\b").expect("it is an expression")
+});
 /// Addresses of Services of either server.
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b(127\.96|198\.18)\.\d+\.\d+\b").expect("it is an expression"));
