@@ -41,7 +41,7 @@ struct Arguments {
     /// Only one tier.
     #[arg(long)]
     only: Option<Tier>,
-    /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, eight at most.
+    /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, six at most.
     #[arg(long, default_value_t = planes::affordable())]
     planes: u16,
     /// Only one program of scenarios: operator, real, kubectl, admission.
