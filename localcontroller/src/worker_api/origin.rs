@@ -7,7 +7,12 @@
 
 mod routes;
 
-use std::{ffi::OsStr, fs, net::IpAddr, path::PathBuf};
+use std::{
+    ffi::OsStr,
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use thiserror::Error;
 
@@ -72,33 +77,20 @@ impl Origin {
             && ways.all(|way| {
                 // By an address of its own a host may reach pods of others, too: its own pods are in the network of that address.
                 let by_itself = own.contains(&way.gateway) && way.to.covers(way.gateway);
-                let is_ours = by_itself || (way.gateway.is_unspecified() && self.leads_to_pods(&way.link));
+                let is_ours = by_itself || (way.gateway.is_unspecified() && self.leads_to_pods(&way.link, &way.to));
                 is_ours && !routes.iter().any(|other| other.link == way.link && leaves(other))
             })
     }
 
-    /// Whether a link leads to another network namespace of this host, or is a bridge of such links.
-    fn leads_to_pods(&self, link: &str) -> bool {
-        let ports = self.links.join(link).join("brif");
-        match fs::read_dir(ports) {
-            Ok(ports) => ports
-                .flatten()
-                .all(|port| port.file_name().to_str().is_some_and(|port| self.has_a_peer(port))),
-            Err(_) => self.has_a_peer(link),
-        }
-    }
-
-    /// Whether the other end of a link is a link, too, which no card and no tunnel has; a VLAN has one beneath it, which is told
-    /// beside.
-    fn has_a_peer(&self, link: &str) -> bool {
+    /// Whether a route of this prefix by a link leads to another network namespace of this host, or a bridge of links that do.
+    fn leads_to_pods(&self, link: &str, to: &Network) -> bool {
         let link = self.links.join(link);
-        let number = |file: &str| fs::read_to_string(link.join(file)).ok()?.trim().parse::<u32>().ok();
-        let (Some(own), Some(peer)) = (number("ifindex"), number("iflink")) else {
-            return false;
+        let Ok(ports) = fs::read_dir(link.join("brif")) else {
+            return may_be_a_pair(&link) && (to.is_one_host() || is_a_pair(&link));
         };
-        let Ok(told) = fs::read_dir(&link) else { return false };
-        let is_beneath = |name: &OsStr| name.to_str().is_none_or(|name| name.starts_with("lower_"));
-        own != peer && !told.flatten().any(|file| is_beneath(&file.file_name()))
+        let mut ports = ports.flatten().map(|port| self.links.join(port.file_name()));
+        // One that has gone meanwhile leads nowhere.
+        ports.all(|port| !port.exists() || may_be_a_pair(&port))
     }
 
     fn read(&self, file: &str, parse: fn(&str) -> Option<Route>) -> Vec<Route> {
@@ -120,6 +112,29 @@ impl Origin {
         }
         local
     }
+}
+
+/// Whether the other end of a link may be a link, in a pod, for all that the kernel tells of its kind: it is of Ethernet, and neither
+/// a card nor anything on top of another link, nor a tunnel that says so.
+fn may_be_a_pair(link: &Path) -> bool {
+    let text = |file: &str| fs::read_to_string(link.join(file)).unwrap_or_default();
+    let Ok(told) = fs::read_dir(link) else { return false };
+    let is_more = |name: &OsStr| {
+        let more = ["device", "tun_flags", "bonding", "brif"];
+        name.to_str()
+            .is_none_or(|name| more.contains(&name) || name.starts_with("lower_"))
+    };
+    let of_ethernet = text("type").trim() == "1";
+    let has_a_kind = text("uevent").lines().any(|line| line.starts_with("DEVTYPE="));
+    of_ethernet && !has_a_kind && !told.flatten().any(|file| is_more(&file.file_name()))
+}
+
+/// Whether it surely is one: the number of its other end is another. Each end has its number in its own namespace, so that some
+/// pairs have the same.
+fn is_a_pair(link: &Path) -> bool {
+    let number = |file: &str| fs::read_to_string(link.join(file)).ok()?.trim().parse::<u32>().ok();
+    let (own, other) = (number("ifindex"), number("iflink"));
+    own.is_some() && other.is_some_and(|other| other > 0) && own != other
 }
 
 #[cfg(test)]
@@ -147,21 +162,31 @@ mod tests {
             .map(|own| format!("  |-- {}\n     /32 host LOCAL\n", Ipv4Addr::from(*own)))
             .collect();
         fs::write(folder.path().join("fib_trie"), trie.concat()).unwrap();
-        for (index, (link, kind)) in LINKS.into_iter().enumerate() {
+        for (index, (link, kind)) in (10..).zip(LINKS) {
             let link = folder.path().join(link);
             fs::create_dir(&link).unwrap();
-            let peer = index + usize::from(matches!(kind, Kind::Peer | Kind::Vlan));
-            fs::write(link.join("ifindex"), format!("{index}\n")).unwrap();
-            fs::write(link.join("iflink"), format!("{peer}\n")).unwrap();
+            let tell = |file: &str, what: String| fs::write(link.join(file), what).unwrap();
+            let (other, of, told) = match kind {
+                Kind::Pair => (index + 1, 1, ""),
+                Kind::PairOfOneNumber | Kind::Switch | Kind::Card | Kind::Bridge(_) => (index, 1, ""),
+                Kind::Tunnel => (0, 768, ""),
+                Kind::BoundTunnel => (1, 778, ""),
+                Kind::NamedTunnel => (1, 1, "DEVTYPE=vxlan\n"),
+                Kind::Vlan => (1, 1, "DEVTYPE=vlan\n"),
+            };
+            tell("ifindex", format!("{index}\n"));
+            tell("iflink", format!("{other}\n"));
+            tell("type", format!("{of}\n"));
+            tell("uevent", format!("{told}IFINDEX={index}\n"));
             match kind {
                 Kind::Bridge(ports) => {
-                    fs::create_dir(link.join("brif")).unwrap();
                     for port in ports {
-                        fs::create_dir(link.join("brif").join(port)).unwrap();
+                        fs::create_dir_all(link.join("brif").join(port)).unwrap();
                     }
                 }
+                Kind::Card => fs::create_dir(link.join("device")).unwrap(),
                 Kind::Vlan => fs::create_dir(link.join("lower_eth1")).unwrap(),
-                Kind::Peer | Kind::Other => {}
+                _ => {}
             }
         }
         let origin = Origin::of(folder.path(), folder.path(), Vec::new());
@@ -169,29 +194,43 @@ mod tests {
     }
 
     /// What a link is.
+    #[derive(Clone, Copy)]
     enum Kind {
         /// Its other end is in a pod.
-        Peer,
+        Pair,
+        /// The same, and it happens to have its number there.
+        PairOfOneNumber,
         Bridge(&'static [&'static str]),
+        Card,
         /// A network within that of `eth1`.
         Vlan,
-        /// A card or a tunnel.
-        Other,
+        /// Of IP in IP, by any card.
+        Tunnel,
+        /// Of GRE, by one card.
+        BoundTunnel,
+        /// One whose kind is told.
+        NamedTunnel,
+        /// Of a switch of software, which tells no more of itself.
+        Switch,
     }
 
     /// The links of a host, as the kernel tells of them.
-    const LINKS: [(&str, Kind); 11] = [
-        ("eth0", Kind::Other),
-        ("eth1", Kind::Other),
+    const LINKS: [(&str, Kind); 15] = [
+        ("eth0", Kind::Card),
+        ("eth1", Kind::Card),
         ("eth1.7", Kind::Vlan),
-        ("ppp0", Kind::Other),
-        ("flannel-wg", Kind::Other),
-        ("flannel.1", Kind::Other),
-        ("veth1", Kind::Peer),
-        ("cali1", Kind::Peer),
-        ("cilium_host", Kind::Peer),
-        ("cni0", Kind::Bridge(&["veth1", "cali1"])),
+        ("tunl0", Kind::Tunnel),
+        ("gre1", Kind::BoundTunnel),
+        ("flannel.1", Kind::NamedTunnel),
+        ("tun0", Kind::Switch),
+        ("veth1", Kind::Pair),
+        ("veth2", Kind::PairOfOneNumber),
+        ("cali1", Kind::Pair),
+        ("cali2", Kind::PairOfOneNumber),
+        ("cilium_host", Kind::Pair),
+        ("cni0", Kind::Bridge(&["veth1", "veth2", "gone"])),
         ("br-lan", Kind::Bridge(&["eth1", "veth1"])),
+        ("br-far", Kind::Bridge(&["flannel.1", "veth1"])),
     ];
 
     const NOWHERE: [u8; 4] = [0; 4];
@@ -228,11 +267,12 @@ mod tests {
             &[
                 ("eth0", NOWHERE, ROUTER, 0),
                 ("cali1", [10, 244, 1, 9], NOWHERE, 32),
+                ("cali2", [10, 244, 1, 11], NOWHERE, 32),
                 ("eth0", [10, 244, 1, 0], [192, 168, 1, 8], 24),
             ],
             &[NODE],
         );
-        assert!(served(&origin, [10, 244, 1, 9]));
+        assert!(served(&origin, [10, 244, 1, 9]) && served(&origin, [10, 244, 1, 11]));
         assert!(!served(&origin, [10, 244, 1, 10]));
     }
 
@@ -254,7 +294,17 @@ mod tests {
 
     #[test]
     fn who_is_behind_a_card_or_a_tunnel_is_a_stranger_although_no_route_leaves_the_node_by_it() {
-        for link in ["eth1", "eth1.7", "flannel-wg", "br-lan", "unknown"] {
+        for link in [
+            "eth1",
+            "eth1.7",
+            "tunl0",
+            "gre1",
+            "flannel.1",
+            "tun0",
+            "br-lan",
+            "br-far",
+            "unknown",
+        ] {
             let (_folder, origin) = host(
                 &[
                     ("eth0", NOWHERE, ROUTER, 0),
@@ -267,7 +317,7 @@ mod tests {
             assert!(!served(&origin, [10, 244, 2, 9]), "{link}");
         }
         let (_folder, origin) = host(
-            &[("ppp0", NOWHERE, NOWHERE, 0), ("ppp0", [10, 64, 64, 64], NOWHERE, 32)],
+            &[("tunl0", NOWHERE, NOWHERE, 0), ("tunl0", [10, 64, 64, 64], NOWHERE, 32)],
             &[NODE],
         );
         assert!(!served(&origin, [10, 64, 64, 64]), "the other end of a line");
@@ -335,6 +385,6 @@ mod tests {
         );
         let own = origin.own_addresses();
         assert!(own.contains(&Ipv4Addr::LOCALHOST.into()), "{own:?}");
-        assert!(fs::exists("/sys/class/net/lo/iflink").unwrap() && !origin.leads_to_pods("lo"));
+        assert!(fs::exists("/sys/class/net/lo/iflink").unwrap() && !may_be_a_pair(Path::new("/sys/class/net/lo")));
     }
 }

@@ -18,6 +18,10 @@ impl Network {
         (prefix <= most).then_some(Self { address, prefix })
     }
 
+    pub(super) fn is_one_host(&self) -> bool {
+        self.prefix == if self.address.is_ipv4() { 32 } else { 128 }
+    }
+
     pub(super) fn covers(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(ours), IpAddr::V4(address)) => {
