@@ -48,8 +48,9 @@ pub const SAID_BYTES: usize = 64 * 1024 * 1024;
 /// With as many as there may be that is 80 MiB more.
 pub const SAID_BYTES_EACH: usize = 4 * 1024;
 
-/// Rows that those together may name in the answers to their digests, each until its session ends: 5,000 nodes of 50 items
-/// each, when a manager that has just started knows of none of them. A row that is kept takes 800 bytes.
+/// Rows that those together may name in the answers to their digests, each until the manager has placed it there itself, or its
+/// session ends: 5,000 nodes of 50 items each, when a manager that has just started knows of none of them. A row that is kept
+/// takes 800 bytes.
 pub const SAID_ROWS: usize = 250_000;
 
 /// Connections of nodes at once: twice the 10,000 nodes that one manager is for, since those of before a cut are there

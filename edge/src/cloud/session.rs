@@ -125,6 +125,11 @@ impl Session {
         &self.boot
     }
 
+    /// Whether the node still answers a digest: then what it has said so far is kept.
+    pub fn is_digesting(&self) -> bool {
+        matches!(self.stage, Stage::Digesting { .. })
+    }
+
     /// How many frames of unknown variants have come.
     pub fn unknown_frames(&self) -> u64 {
         self.unknown

@@ -1,8 +1,8 @@
 //! What nodes say that they hold which are nodes by their word alone.
 //!
-//! Decides how much that may be, all together, since what is said is kept until the session ends, and whoever invents names invents
-//! what they hold. Who says more is asked to come back: one that means well is believed then, because the manager knows by then
-//! what it holds, and asks no more.
+//! Decides how much that may be, all together, since whoever invents names invents what they hold. Rows count from when they are
+//! named until nothing is kept of them: what the manager has placed there is its own knowledge, and what nobody wants is kept until
+//! the session ends. Who names more is asked to come back.
 
 use std::sync::{
     Arc,
@@ -23,9 +23,15 @@ impl Claims {
             own: 0,
         }
     }
+
+    /// How many rows are kept.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.0.load(Relaxed)
+    }
 }
 
-/// What one session has named, until this is dropped.
+/// What is kept of what one session has named, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
     /// Nothing where the node has proven who it is.
@@ -34,6 +40,15 @@ pub(super) struct Claim {
 }
 
 impl Claim {
+    /// No more than so many are kept of those that were named.
+    pub(super) fn keep(&mut self, rows: usize) {
+        if let Some(Claims(all)) = &self.all {
+            let gone = self.own.saturating_sub(rows);
+            all.fetch_sub(gone, Relaxed);
+            self.own -= gone;
+        }
+    }
+
     /// So many more are named; false where those are too many.
     pub(super) fn take(&mut self, rows: usize) -> bool {
         let Some(Claims(all)) = &self.all else { return true };
@@ -79,9 +94,13 @@ mod tests {
             ..stranger
         };
         assert!(claims.of(&proven).take(limits::SAID_ROWS));
+        first.keep(1);
+        assert!(second.take(limits::SAID_ROWS - 2));
+        first.keep(2);
+        assert!(!second.take(1), "what is forgotten does not come back");
         drop(first);
-        assert!(second.take(limits::SAID_ROWS - 1));
+        assert!(second.take(1));
         drop(second);
-        assert_eq!(claims.0.load(Relaxed), 0, "nothing is kept");
+        assert_eq!(claims.taken(), 0, "nothing is kept");
     }
 }

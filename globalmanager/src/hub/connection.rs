@@ -8,7 +8,7 @@ use std::{
 
 use skerry_edge::{
     Downstream, Upstream,
-    cloud::{End, Input, Output, Peer, Session},
+    cloud::{Counts, End, Input, Output, Peer, Session},
     limits,
     message::{Hello, MessageError, Received, RefusedReason},
     transport::{Event, server::ManagerSocket},
@@ -190,7 +190,12 @@ impl Connection {
         let input = if over { self.drain() } else { input };
         let outputs = {
             let (node, may_delete) = state.placements.node_with_rule(&self.node);
-            self.session.handle(now, input, node, &may_delete)
+            let outputs = self.session.handle(now, input, node, &may_delete);
+            if !self.session.is_digesting() {
+                let Counts { strays, deletions, .. } = node.objects.counts();
+                self.claim.keep(strays + deletions);
+            }
+            outputs
         };
         for output in &outputs {
             if let Output::Strays(keys) = output {

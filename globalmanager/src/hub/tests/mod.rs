@@ -1,6 +1,7 @@
 //! The hub with real sessions on both ends: over loopback in single steps, and over a simulated network with faults.
 
 mod again;
+mod claimed;
 mod cluster;
 mod edits;
 mod flood;
