@@ -212,9 +212,13 @@ async fn a_certificate_counts_in_its_time_and_of_its_authority_alone() {
         turned += u64::from(!counts);
         // TLS itself turns it away; it is counted once the node has been told.
         let counted = || manager.hub.doors().turned().get("handshake").copied();
-        while counted().unwrap_or_default() < turned {
-            tokio::task::yield_now().await;
-        }
+        let all = async {
+            while counted().unwrap_or_default() < turned {
+                tokio::task::yield_now().await;
+            }
+        };
+        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
+        all.unwrap_or_else(|_| panic!("{what}: it is not counted"));
         assert_eq!(counted().unwrap_or_default(), turned, "{what}");
     }
 }

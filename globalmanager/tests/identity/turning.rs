@@ -104,6 +104,16 @@ async fn a_certificate_that_is_noted_while_an_operator_revokes_is_revoked_with_t
 }
 
 #[tokio::test]
+async fn a_certificate_by_a_clock_that_is_ahead_is_not_forgotten_for_a_later_one() {
+    let (cluster, manager, _) = joined("edge-1").await;
+    let ahead = note_ahead(&nodes(&cluster)).await;
+    let token = cluster.invite("edge-1", HOUR).await;
+    Node::new("edge-1").join(&manager, &token).await.unwrap();
+    let before = revoke(&cluster).await;
+    assert!(before > ahead, "{before}, and one is of {ahead}");
+}
+
+#[tokio::test]
 async fn who_is_revoked_while_a_certificate_is_made_does_not_get_it() {
     let revoked = |cluster: &Cluster| {
         after(cluster, "/edgenodes/edge-1/status", |client| {
