@@ -84,6 +84,10 @@ fn try_open(path: &Path) -> Result<Connection, StoreError> {
 }
 
 fn check(connection: &Connection) -> Result<(), StoreError> {
+    // The file can be written, or it would not have been opened; so it is its head that says otherwise, which SQLite believes.
+    if connection.is_readonly("main")? {
+        return Err(StoreError::damaged("its head says that it is not to be written"));
+    }
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict == "ok" {
         Ok(())
