@@ -61,9 +61,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(Claims(all)) = &self.all {
-            all.fetch_sub(self.own, Relaxed);
-        }
+        self.keep(0);
     }
 }
 
