@@ -3,7 +3,8 @@
 //! Decides that each report is computed from the state that the ones before it leave, whether they were written or not; of
 //! two changes of one status the later one counts, since each names the reported fields whole. A Model's status goes
 //! before the resource's own: only what the resource says shows that a report was written before, and such a one is
-//! accepted without another look.
+//! accepted without another look. That a report was heard is written also where it changes nothing else: what stands there
+//! may be another's by the time that it comes again out of an old store.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -35,11 +36,11 @@ pub(super) fn fold(
     let mut resource = driver.open(resource).map_err(unparsable);
     let mut without = Vec::with_capacity(reports.len());
     let mut others: Vec<StatusChange> = Vec::new();
-    for NodeReport { uid: _, id, report } in reports {
-        if id.as_ref().is_some_and(|id| heard.has(&report.node, id)) {
+    for said in reports {
+        let NodeReport { id, report, .. } = said;
+        if heard.has(said) {
             // One that is there twice is written when the first of them is.
-            let written = id.as_ref().is_some_and(|id| before.has(&report.node, id));
-            without.push(written.then_some(Taken::Accepted));
+            without.push(before.has(said).then_some(Taken::Accepted));
             continue;
         }
         let told = match &resource {
@@ -56,21 +57,19 @@ pub(super) fn fold(
             }
         };
         without.push(None);
-        let mut news = false;
         for change in changes {
             if change.kind == key.kind && change.name == key.name {
                 resource = resource.and_then(|mut resource| {
                     resource.put(&change.status).map_err(unparsable)?;
                     Ok(resource)
                 });
-                news |= own.put(change.status);
+                own.put(change.status);
             } else {
-                news = true;
                 others.retain(|other| (other.kind, &other.name) != (change.kind, &change.name));
                 others.push(change);
             }
         }
-        if let Some(id) = id.as_ref().filter(|_| news) {
+        if let Some(id) = id {
             heard.add(&report.node, id);
             own.changed = true;
         }
@@ -102,12 +101,10 @@ impl Own {
         }
     }
 
-    /// This is reported in the place of what was; whether it differs.
-    fn put(&mut self, status: Map<String, Value>) -> bool {
-        let differs = self.status != status;
+    /// This is reported in the place of what was.
+    fn put(&mut self, status: Map<String, Value>) {
+        self.changed |= self.status != status;
         self.status = status;
-        self.changed |= differs;
-        differs
     }
 
     /// The change that it comes to.

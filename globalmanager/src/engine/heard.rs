@@ -6,7 +6,10 @@
 //!
 //! A report is known by the start of the local controller that made it and by its number. Of one start, the reports on one
 //! resource are carried out in the order of their numbers (the link lets none overtake), so the last of them says it of
-//! all before. Only one that changed something is kept: what says what is there already costs no write.
+//! all before.
+//!
+//! Starts that are no longer named are known by one number together: a store counts on from start to start. What an old copy
+//! makes after it was put back counts on from less, so whatever the present start says is new until it is named itself.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -14,9 +17,15 @@ use skerry_crds::sedna::v1alpha1::ReportedUpTo;
 use skerry_edge::ReportId;
 use skerry_workloads::REPORTED_UP_TO;
 
-/// Starts that are kept of each node, those that were heard last. A local controller starts anew a few times a month; a copy
-/// of its store that is older than so many starts, each of which reported on the same resource, is one of many months ago.
+use super::NodeReport;
+
+/// Starts that are named of each node, those that were heard last. A local controller starts anew a few times a month; a copy
+/// of its store that is older than so many starts, each of which reported on the same resource, is one of many months ago, or of
+/// before it failed again and again.
 const STARTS: usize = 16;
+
+/// What the starts that are no longer named are called.
+const EARLIER: &str = "*";
 
 /// And of all nodes together, at a hundred bytes each: a job has a trainer on each of a thousand nodes at most, and an object
 /// has 1.5 MiB.
@@ -36,21 +45,28 @@ impl Heard {
         Self(read.unwrap_or_default())
     }
 
-    /// Whether this report of `node` was carried out.
-    pub(super) fn has(&self, node: &str, ReportId { boot, number }: &ReportId) -> bool {
-        let last = self.0.iter().find(|last| last.is_of(node, boot));
-        last.is_some_and(|last| *number <= u64::try_from(last.number).unwrap_or_default())
+    /// Whether this was carried out. Of nodes that do not say which report it is, none ever was.
+    pub(super) fn has(&self, said: &NodeReport) -> bool {
+        let Some(ReportId { boot, number }) = &said.id else {
+            return false;
+        };
+        let up_to = |boot: &str| {
+            let last = self.0.iter().find(|last| last.is_of(&said.report.node, boot))?;
+            Some(u64::try_from(last.number).unwrap_or_default())
+        };
+        let named = up_to(boot);
+        let last = named.or_else(|| up_to(EARLIER).filter(|_| !said.by_present_start));
+        last.is_some_and(|last| *number <= last)
     }
 
     /// It is carried out now.
     pub(super) fn add(&mut self, node: &str, ReportId { boot, number }: &ReportId) {
         self.0.retain(|last| !last.is_of(node, boot));
-        let of_node = self.0.iter().filter(|last| last.node == node).count();
-        if of_node >= STARTS {
-            self.forget(|last| last.node == node);
+        if self.0.iter().filter(|last| names_start_of(last, node)).count() >= STARTS {
+            self.forget_start(node);
         }
         if self.0.len() >= ALL {
-            self.forget(|_| true);
+            self.0.remove(0);
         }
         self.0.push(ReportedUpTo {
             node: node.to_owned(),
@@ -59,10 +75,17 @@ impl Heard {
         });
     }
 
-    /// Forgets whoever of these was not heard for longest.
-    fn forget(&mut self, of: impl Fn(&ReportedUpTo) -> bool) {
-        if let Some(at) = self.0.iter().position(of) {
-            self.0.remove(at);
+    /// Names the start of the node no longer that was not heard for longest.
+    fn forget_start(&mut self, node: &str) {
+        let Some(at) = self.0.iter().position(|last| names_start_of(last, node)) else {
+            return;
+        };
+        let forgotten = self.0.remove(at);
+        if let Some(earlier) = self.0.iter_mut().find(|last| last.is_of(node, EARLIER)) {
+            earlier.number = earlier.number.max(forgotten.number);
+        } else {
+            let boot = EARLIER.to_owned();
+            self.0.insert(at, ReportedUpTo { boot, ..forgotten });
         }
     }
 
@@ -74,18 +97,36 @@ impl Heard {
     }
 }
 
+fn names_start_of(last: &ReportedUpTo, node: &str) -> bool {
+    last.node == node && last.boot != EARLIER
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
     use serde_json::json;
+    use skerry_workloads::{Payload, Report};
 
     use super::*;
 
     fn id(boot: &str, number: u64) -> ReportId {
         let boot = boot.to_owned();
         ReportId { boot, number }
+    }
+
+    /// A report out of the store of `node`, which another start of it sends than made it.
+    fn waiting(node: &str, boot: &str, number: u64) -> NodeReport {
+        NodeReport {
+            uid: "u".to_owned(),
+            id: Some(id(boot, number)),
+            by_present_start: false,
+            report: Report {
+                node: node.to_owned(),
+                payload: Payload::Samples(0),
+            },
+        }
     }
 
     fn again(heard: &Heard) -> Heard {
@@ -100,7 +141,7 @@ mod tests {
         heard.add("edge-1", &id("a", 7));
         heard.add("edge-1", &id("b", 9));
         let heard = again(&heard);
-        for (node, boot, seq, known) in [
+        for (node, boot, number, known) in [
             ("edge-1", "a", 7, true),
             ("edge-1", "a", 1, true),
             ("edge-1", "a", 8, false),
@@ -108,25 +149,45 @@ mod tests {
             ("edge-1", "c", 1, false),
             ("edge-2", "a", 1, false),
         ] {
-            assert_eq!(heard.has(node, &id(boot, seq)), known, "{node} {boot} {seq}");
+            assert_eq!(heard.has(&waiting(node, boot, number)), known, "{node} {boot} {number}");
         }
     }
 
     #[test]
-    fn of_a_node_that_starts_for_ever_the_last_starts_are_kept_and_of_others_all() {
+    fn of_a_node_that_starts_for_ever_the_last_starts_are_named_and_all_before_them_known_together() {
         let mut heard = Heard::default();
         heard.add("edge-2", &id("a", 1));
         let starts = 100_u64;
         for start in 1..=starts {
-            heard.add("edge-1", &id(&start.to_string(), start));
+            heard.add("edge-1", &id(&start.to_string(), 10 * start));
             // This one goes on beside them.
-            heard.add("edge-1", &id("0", start));
+            heard.add("edge-1", &id("0", 10 * start + 1));
         }
-        assert_eq!(heard.0.len(), STARTS + 1);
-        assert!(heard.has("edge-2", &id("a", 1)));
-        assert!(heard.has("edge-1", &id("0", starts)));
-        assert!(heard.has("edge-1", &id("100", 100)));
-        assert!(!heard.has("edge-1", &id("1", 1)));
+        let heard = again(&heard);
+        assert_eq!(heard.0.len(), STARTS + 2);
+        let named_from = starts + 2 - STARTS as u64;
+        for (node, boot, number, known) in [
+            ("edge-2", "a", 1, true),
+            ("edge-2", "b", 1, false),
+            ("edge-1", "0", 10 * starts + 1, true),
+            ("edge-1", "100", 1_000, true),
+            ("edge-1", "100", 1_001, false),
+            ("edge-1", "1", 10, true),
+            // A start that nobody has heard of, from before one that is no longer named, and from after it.
+            ("edge-1", "unheard", 10 * (named_from - 1), true),
+            ("edge-1", "unheard", 10 * named_from, false),
+        ] {
+            assert_eq!(heard.has(&waiting(node, boot, number)), known, "{node} {boot} {number}");
+        }
+        let made_now = NodeReport {
+            by_present_start: true,
+            ..waiting("edge-1", "the copy's", 2)
+        };
+        assert!(!heard.has(&made_now), "a copy counts on from less");
+        let mut heard = heard;
+        heard.add("edge-1", &id("the copy's", 2));
+        let next = |number| heard.has(&waiting("edge-1", "the copy's", number));
+        assert_eq!((next(2), next(3)), (true, false), "and is named from then on");
     }
 
     #[test]
@@ -141,7 +202,7 @@ mod tests {
         let mut status = Map::new();
         heard.tell(&mut status);
         assert!(serde_json::to_vec(&status).unwrap().len() < 1024 * 1024);
-        assert!(!heard.has(&format!("{longest}-0"), &id("b", 1)));
+        assert!(!heard.has(&waiting(&format!("{longest}-0"), "b", 1)));
     }
 
     #[test]
@@ -160,7 +221,7 @@ mod tests {
             boot: "b".to_owned(),
             number: -1,
         });
-        assert!(!again(&negative).has("n", &id("b", 1)));
+        assert!(!again(&negative).has(&waiting("n", "b", 1)));
     }
 
     /// A node's store, as far as it numbers reports.
@@ -208,11 +269,14 @@ mod tests {
                     }
                     Step::Send { answered } => {
                         let Some((&seq, boot)) = outbox.waiting.first_key_value() else { continue };
-                        let id = id(boot, seq);
                         let before = carried_out.contains(&(boot.clone(), seq));
-                        prop_assert_eq!(heard.has("edge-1", &id), before);
+                        let said = NodeReport {
+                            by_present_start: *boot == start.to_string(),
+                            ..waiting("edge-1", boot, seq)
+                        };
+                        prop_assert_eq!(heard.has(&said), before);
                         if !before {
-                            heard.add("edge-1", &id);
+                            heard.add("edge-1", &id(boot, seq));
                             carried_out.insert((boot.clone(), seq));
                         }
                         heard = again(&heard);
@@ -220,6 +284,7 @@ mod tests {
                             outbox.waiting.remove(&seq);
                         }
                     }
+                    // Until then each is named.
                     Step::Start | Step::PutBack if start >= STARTS => {}
                     Step::Start => start += 1,
                     Step::Copy => copy = outbox.clone(),

@@ -44,6 +44,8 @@ pub struct NodeReport {
     /// What tells it from any other report; nothing of nodes that do not say it, whose reports are carried out as often as
     /// they come.
     pub id: Option<ReportId>,
+    /// Whether it was made by the start of the local controller that sends it, so that it cannot be out of an old store.
+    pub by_present_start: bool,
     /// What.
     pub report: Report,
 }
@@ -86,6 +88,7 @@ impl Engine {
         let report = NodeReport {
             uid: uid.to_owned(),
             id: None,
+            by_present_start: true,
             report: Report {
                 node: node.to_owned(),
                 payload,

@@ -66,10 +66,7 @@ fn object_key(ResourceKey { kind, namespace, name }: &ResourceKey) -> ObjectKey 
 #[async_trait]
 impl Reports for Engine {
     async fn take(&self, key: &ObjectKey, reports: &[Reported]) -> Answers {
-        let read: Vec<_> = reports
-            .iter()
-            .map(|reported| read(&reported.node, &reported.report))
-            .collect();
+        let read: Vec<_> = reports.iter().map(read).collect();
         let readable = read.iter().filter_map(|read| read.as_ref().ok().cloned()).collect();
         let ObjectKey { kind, namespace, name } = key;
         let (taken, asked) = self.take_reports(kind, namespace, name, readable).await;
@@ -87,7 +84,7 @@ impl Reports for Engine {
 }
 
 /// What a report says, in the words of the kinds; or why it says nothing.
-fn read(node: &str, report: &Report) -> Result<NodeReport, String> {
+fn read(Reported { node, boot, report }: &Reported) -> Result<NodeReport, String> {
     let Report {
         seq: _,
         id,
@@ -112,8 +109,9 @@ fn read(node: &str, report: &Report) -> Result<NodeReport, String> {
     Ok(NodeReport {
         uid: uid.clone(),
         id: id.clone(),
+        by_present_start: id.as_ref().is_none_or(|id| id.boot == *boot),
         report: skerry_workloads::Report {
-            node: node.to_owned(),
+            node: node.to_string(),
             payload,
         },
     })

@@ -30,9 +30,9 @@ pub struct Metric {
 pub struct ReportedUpTo {
     /// The node.
     pub node: String,
-    /// The start of its local controller: a name that no other start has.
+    /// The start of its local controller, a name that no other start has; `*` for all earlier starts that are no longer named.
     pub boot: String,
-    /// The number of the last report that changed something here.
+    /// The number of its last report that was accepted.
     pub number: i64,
 }
 

@@ -9,7 +9,10 @@ use skerry_edge::{Body, ObjectKey, ReportPayload, ReportResult};
 use skerry_sandbox::api::{Fault, Match};
 use tokio::time::sleep;
 
-use super::cluster::{Cluster, Running, dataset, job, model, service, settle, world};
+use super::{
+    cluster::{Cluster, Running, dataset, job, model, service, settle, world},
+    node::Disk,
+};
 
 /// The node says one of everything, at this time of its clock.
 fn say(node: &Running, second: i64, number: u64) {
@@ -177,6 +180,38 @@ async fn what_was_answered_takes_no_effect_again_with_a_manager_that_leads_since
     settle().await;
     let after = standing(&cluster).await;
     assert_eq!(after, (json!(["3", 3, "3"]), json!([[1, "u"], [2, "u"], [3, "u"]])));
+}
+
+/// Neither of a start nor of another whose store had not been kept.
+#[tokio::test(start_paused = true)]
+async fn what_changed_nothing_when_it_was_answered_undoes_nothing_later_out_of_an_old_store() {
+    for kept in [true, false] {
+        let (cluster, node) = world().await;
+        say(&node, 100, 1);
+        settle().await;
+        say(&node, 101, 1);
+        let old = node.disk.lock().clone();
+        settle().await;
+        let disk = node.kill();
+        if !kept {
+            *disk.lock() = Disk::default();
+        }
+        let node = Running::start_on(disk, 2, cluster.serve());
+        settle().await;
+        say_in("u", &node, 102, 2);
+        settle().await;
+        let before = standing(&cluster).await;
+        assert_eq!(before, (json!(["2", 2, "2"]), json!([[1, "t"], [2, "u"]])));
+
+        let disk = node.kill();
+        *disk.lock() = old;
+        cluster.asked.lock().clear();
+        let node = Running::start_on(disk, 3, cluster.serve());
+        settle().await;
+        assert_eq!(answers(&node), vec![ReportResult::Accepted {}; 6]);
+        assert_eq!(written(&cluster), Vec::<String>::new());
+        assert_eq!(standing(&cluster).await, before);
+    }
 }
 
 #[tokio::test(start_paused = true)]
