@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use skerry_edge::{link::Signals, node, transport::client::TcpDialer};
 use tokio::{
     net::TcpListener,
@@ -44,6 +45,11 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let store = Store::open(&path, OutboxLimits::default())
         .await
         .context("the store cannot be opened")?;
+    let milliseconds = || u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+    store
+        .number_by(milliseconds)
+        .await
+        .context("the store cannot be used")?;
     let listener = TcpListener::bind(config.bind)
         .await
         .with_context(|| format!("workers cannot be served on {} (BIND_ADDRESS, BIND_PORT)", config.bind))?;

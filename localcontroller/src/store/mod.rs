@@ -219,6 +219,16 @@ impl Store {
         self.call(move |database| database.admits(&key, &worker)).await
     }
 
+    /// Numbers reports by this clock from here on, as long as it goes forward: what is made after an old store was put back, or
+    /// after a machine went on from a snapshot, has higher numbers then than what was made meanwhile.
+    pub async fn number_by(&self, clock: impl Fn() -> u64 + Send + 'static) -> Result<(), StoreError> {
+        let number = move |database: &mut Database| {
+            database.clock = Box::new(clock);
+            Ok(())
+        };
+        self.call(number).await
+    }
+
     /// Puts a report into the outbox.
     pub async fn push(&self, report: NewReport) -> Result<(), StoreError> {
         self.call(move |database| outbox::push(database, &report)).await?;
@@ -334,6 +344,7 @@ fn open_database(path: &Path, boot: String, limits: OutboxLimits, age: Age) -> R
     let mut database = Database {
         connection,
         boot,
+        clock: Box::new(|| 0),
         state: State::default(),
         limits,
         age,

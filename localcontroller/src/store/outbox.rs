@@ -8,7 +8,7 @@
 //! are numbered anew when the object comes, as if they had been made then.
 //!
 //! A report says which start of the local controller made it, and the number that it had then: a store that is put back counts
-//! on from where it was, and only the start tells its numbers from those that were given meanwhile.
+//! on from where it was, and only the start tells its numbers for sure from those that were given meanwhile.
 
 use std::time::Duration;
 
@@ -174,9 +174,11 @@ pub(super) fn size(key: &ObjectKey, payload: &str) -> u64 {
 /// The next number; never given twice, whatever becomes of the report.
 fn next_seq(database: &Database) -> Result<u64, StoreError> {
     database
-        .first("UPDATE outbox_last SET seq = seq + 1 RETURNING seq", [], |row| {
-            row.get(0)
-        })?
+        .first(
+            "UPDATE outbox_last SET seq = max(seq + 1, ?1) RETURNING seq",
+            [(database.clock)()],
+            |row| row.get(0),
+        )?
         .ok_or_else(|| StoreError::damaged("the outbox has lost its count"))
 }
 

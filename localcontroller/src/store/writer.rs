@@ -23,6 +23,8 @@ pub(super) struct Database {
     pub(super) connection: Connection,
     /// A name that no other start has.
     pub(super) boot: String,
+    /// The least number that the next report is given.
+    pub(super) clock: Box<dyn Fn() -> u64 + Send>,
     pub(super) state: State,
     pub(super) limits: OutboxLimits,
     pub(super) age: Age,

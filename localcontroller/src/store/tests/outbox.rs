@@ -117,6 +117,23 @@ async fn a_report_is_known_by_when_it_was_made_also_where_an_old_store_counts_on
 }
 
 #[tokio::test]
+async fn numbers_go_by_the_clock_and_never_go_back_with_it() {
+    let home = home();
+    let mut numbers = Vec::new();
+    for clock in [[1_700, 1_750], [1_800, 1_800], [3, 4]] {
+        let store = open(&home).await;
+        for now in clock {
+            store.number_by(move || now).await.unwrap();
+            store.push(event("a", "x")).await.unwrap();
+            let outgoing = store.fetch_homeless_too(0, 10).await.unwrap();
+            numbers.push(outgoing.last().unwrap().seq());
+        }
+        store.close().await;
+    }
+    assert_eq!(numbers, [1_700, 1_750, 1_800, 1_801, 1_802, 1_803]);
+}
+
+#[tokio::test]
 async fn a_full_outbox_gives_up_metrics_then_rounds_then_events() {
     let home = home();
     let store = open_with(&home, 3).await;
