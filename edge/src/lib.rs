@@ -44,4 +44,4 @@ pub use hash::ContentHash;
 pub use message::{Downstream, Upstream};
 pub use object::{Body, Credential, Item, ItemKey, Object, ObjectKey, Row};
 pub use position::{Epoch, Position};
-pub use report::{Report, ReportId, ReportPayload, ReportResult};
+pub use report::{Report, ReportId, ReportPayload, ReportResult, boot, store_of};

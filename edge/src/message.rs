@@ -169,7 +169,8 @@ pub struct OutboxDepth {
 pub struct Hello {
     /// The node's name. Over mTLS it has to be the certificate's.
     pub node: String,
-    /// A name that is unique to this start of the node's local controller; report numbers are never used twice under it.
+    /// A name that is unique to this start of the node's local controller; report numbers are never used twice under it. It begins
+    /// with that of the node's store ([`crate::store_of`]).
     pub boot: String,
     /// [`limits::PROTOCOL`] of the node.
     pub protocol: u32,

@@ -41,6 +41,17 @@ pub struct ReportId {
     pub number: u64,
 }
 
+/// The name of a start of this name with a store of that name.
+pub fn boot(store: &str, start: &str) -> String {
+    format!("{store}.{start}")
+}
+
+/// The store that a start of this name had: one store, and its copies, count on from start to start. Nodes that are older do not
+/// say it.
+pub fn store_of(boot: &str) -> Option<&str> {
+    boot.rsplit_once('.').map(|(store, _)| store)
+}
+
 /// What a report says. Sedna's worker message (the body of `POST /sedna/workers/{name}/info`) travels as it came, so
 /// that its meaning is decided in one place, by the manager's pure code; the variant says how the outbox treats it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

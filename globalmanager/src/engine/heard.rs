@@ -8,26 +8,33 @@
 //! resource are carried out in the order of their numbers (the link lets none overtake), so the last of them says it of
 //! all before.
 //!
-//! Starts that are no longer named are known by one number together: a store counts on from start to start. What an old copy
-//! makes after it was put back counts on from less, so whatever the present start says is new until it is named itself.
+//! Starts that are no longer named are known by one number together, all of one store: that counts on from start to start.
+//! What is made after an old copy was put back may count on from less, so whatever the present start says is new until it is
+//! named itself. Figures are worth nothing once newer ones were heard: those of another start count as heard then, also
+//! where they never were.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use skerry_crds::sedna::v1alpha1::ReportedUpTo;
-use skerry_edge::ReportId;
+use skerry_edge::{ReportId, boot, store_of};
 use skerry_workloads::REPORTED_UP_TO;
 
-use super::NodeReport;
+use super::{NodeReport, Start};
 
 /// Starts that are named of each node, those that were heard last. A local controller starts anew a few times a month; a copy
 /// of its store that is older than so many starts, each of which reported on the same resource, is one of many months ago, or of
 /// before it failed again and again.
 const STARTS: usize = 16;
 
-/// What the starts that are no longer named are called.
+/// Stores of each node of which starts are known that are no longer named: one that is reinstalled has another.
+const STORES: usize = 4;
+
+/// What the starts of a store that are no longer named are called after it.
 const EARLIER: &str = "*";
 
-/// And of all nodes together, at a hundred bytes each: a job has a trainer on each of a thousand nodes at most, and an object
+/// And entries of all nodes together, at 150 bytes each: a job has a trainer on each of a thousand nodes at most, and an object
 /// has 1.5 MiB.
 const ALL: usize = 2_000;
 
@@ -45,47 +52,86 @@ impl Heard {
         Self(read.unwrap_or_default())
     }
 
-    /// Whether this was carried out. Of nodes that do not say which report it is, none ever was.
+    /// Whether this was carried out, or is worth nothing any more. Of nodes that do not say which report it is, none ever was.
     pub(super) fn has(&self, said: &NodeReport) -> bool {
-        let Some(ReportId { boot, number }) = &said.id else {
+        let (node, Some(id)) = (&said.report.node, &said.id) else {
             return false;
         };
         let up_to = |boot: &str| {
-            let last = self.0.iter().find(|last| last.is_of(&said.report.node, boot))?;
-            Some(u64::try_from(last.number).unwrap_or_default())
+            let last = self.0.iter().find(|last| last.is_of(node, boot))?;
+            Some(number_of(last))
         };
-        let named = up_to(boot);
-        let last = named.or_else(|| up_to(EARLIER).filter(|_| !said.by_present_start));
-        last.is_some_and(|last| *number <= last)
+        let last = match said.from {
+            Start::Present => up_to(&id.boot),
+            Start::Another { figures: true } => {
+                let of_node = self.0.iter().filter(|last| last.node == *node);
+                of_node.map(number_of).max()
+            }
+            Start::Another { figures: false } => up_to(&id.boot).or_else(|| up_to(&earlier(&id.boot)?)),
+        };
+        last.is_some_and(|last| id.number <= last)
     }
 
     /// It is carried out now.
     pub(super) fn add(&mut self, node: &str, ReportId { boot, number }: &ReportId) {
         self.0.retain(|last| !last.is_of(node, boot));
-        if self.0.iter().filter(|last| names_start_of(last, node)).count() >= STARTS {
-            self.forget_start(node);
-        }
-        if self.0.len() >= ALL {
-            self.0.remove(0);
-        }
         self.0.push(ReportedUpTo {
             node: node.to_owned(),
             boot: boot.clone(),
             number: i64::try_from(*number).unwrap_or(i64::MAX),
         });
+        while self.entries(node, names_start) > STARTS {
+            self.forget_start(node);
+        }
+        while self.0.len() > ALL {
+            self.make_room();
+        }
+    }
+
+    fn entries(&self, node: &str, of: fn(&ReportedUpTo) -> bool) -> usize {
+        self.0.iter().filter(|last| last.node == node && of(last)).count()
+    }
+
+    /// Takes the first of these of the node.
+    fn take(&mut self, node: &str, of: fn(&ReportedUpTo) -> bool) -> Option<(usize, ReportedUpTo)> {
+        let at = self.0.iter().position(|last| last.node == node && of(last))?;
+        Some((at, self.0.remove(at)))
     }
 
     /// Names the start of the node no longer that was not heard for longest.
     fn forget_start(&mut self, node: &str) {
-        let Some(at) = self.0.iter().position(|last| names_start_of(last, node)) else {
+        let Some((at, forgotten)) = self.take(node, names_start) else {
             return;
         };
-        let forgotten = self.0.remove(at);
-        if let Some(earlier) = self.0.iter_mut().find(|last| last.is_of(node, EARLIER)) {
+        let Some(boot) = earlier(&forgotten.boot) else {
+            return;
+        };
+        if let Some(earlier) = self.0.iter_mut().find(|last| last.is_of(node, &boot)) {
             earlier.number = earlier.number.max(forgotten.number);
+            return;
+        }
+        self.0.insert(at, ReportedUpTo { boot, ..forgotten });
+        if self.entries(node, names_store) > STORES {
+            self.take(node, names_store);
+        }
+    }
+
+    /// Leaves a node less that has most; where none has more than its last start and all before it, whoever was not heard for
+    /// longest has nothing any more.
+    fn make_room(&mut self) {
+        let mut entries = BTreeMap::<&str, usize>::new();
+        for last in &self.0 {
+            *entries.entry(&last.node).or_default() += 1;
+        }
+        let most = entries.into_iter().max_by_key(|(_, entries)| *entries);
+        let Some((node, 3..)) = most.map(|(node, entries)| (node.to_owned(), entries)) else {
+            self.0.remove(0);
+            return;
+        };
+        if self.entries(&node, names_start) > 1 {
+            self.forget_start(&node);
         } else {
-            let boot = EARLIER.to_owned();
-            self.0.insert(at, ReportedUpTo { boot, ..forgotten });
+            self.take(&node, names_store);
         }
     }
 
@@ -97,203 +143,22 @@ impl Heard {
     }
 }
 
-fn names_start_of(last: &ReportedUpTo, node: &str) -> bool {
-    last.node == node && last.boot != EARLIER
+/// What all starts are called that are no longer named and had the store of this one, if it says which.
+fn earlier(start: &str) -> Option<String> {
+    store_of(start).map(|store| boot(store, EARLIER))
+}
+
+fn names_start(last: &ReportedUpTo) -> bool {
+    earlier(&last.boot).is_none_or(|earlier| last.boot != earlier)
+}
+
+fn names_store(last: &ReportedUpTo) -> bool {
+    !names_start(last)
+}
+
+fn number_of(last: &ReportedUpTo) -> u64 {
+    u64::try_from(last.number).unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use proptest::prelude::*;
-    use serde_json::json;
-    use skerry_workloads::{Payload, Report};
-
-    use super::*;
-
-    fn id(boot: &str, number: u64) -> ReportId {
-        let boot = boot.to_owned();
-        ReportId { boot, number }
-    }
-
-    /// A report out of the store of `node`, which another start of it sends than made it.
-    fn waiting(node: &str, boot: &str, number: u64) -> NodeReport {
-        NodeReport {
-            uid: "u".to_owned(),
-            id: Some(id(boot, number)),
-            by_present_start: false,
-            report: Report {
-                node: node.to_owned(),
-                payload: Payload::Samples(0),
-            },
-        }
-    }
-
-    fn again(heard: &Heard) -> Heard {
-        let mut status = Map::new();
-        heard.tell(&mut status);
-        Heard::of(&json!({"status": status}))
-    }
-
-    #[test]
-    fn what_is_heard_is_known_with_all_before_it_of_its_start_and_no_other() {
-        let mut heard = Heard::default();
-        heard.add("edge-1", &id("a", 7));
-        heard.add("edge-1", &id("b", 9));
-        let heard = again(&heard);
-        for (node, boot, number, known) in [
-            ("edge-1", "a", 7, true),
-            ("edge-1", "a", 1, true),
-            ("edge-1", "a", 8, false),
-            ("edge-1", "b", 8, true),
-            ("edge-1", "c", 1, false),
-            ("edge-2", "a", 1, false),
-        ] {
-            assert_eq!(heard.has(&waiting(node, boot, number)), known, "{node} {boot} {number}");
-        }
-    }
-
-    #[test]
-    fn of_a_node_that_starts_for_ever_the_last_starts_are_named_and_all_before_them_known_together() {
-        let mut heard = Heard::default();
-        heard.add("edge-2", &id("a", 1));
-        let starts = 100_u64;
-        for start in 1..=starts {
-            heard.add("edge-1", &id(&start.to_string(), 10 * start));
-            // This one goes on beside them.
-            heard.add("edge-1", &id("0", 10 * start + 1));
-        }
-        let heard = again(&heard);
-        assert_eq!(heard.0.len(), STARTS + 2);
-        let named_from = starts + 2 - STARTS as u64;
-        for (node, boot, number, known) in [
-            ("edge-2", "a", 1, true),
-            ("edge-2", "b", 1, false),
-            ("edge-1", "0", 10 * starts + 1, true),
-            ("edge-1", "100", 1_000, true),
-            ("edge-1", "100", 1_001, false),
-            ("edge-1", "1", 10, true),
-            // A start that nobody has heard of, from before one that is no longer named, and from after it.
-            ("edge-1", "unheard", 10 * (named_from - 1), true),
-            ("edge-1", "unheard", 10 * named_from, false),
-        ] {
-            assert_eq!(heard.has(&waiting(node, boot, number)), known, "{node} {boot} {number}");
-        }
-        let made_now = NodeReport {
-            by_present_start: true,
-            ..waiting("edge-1", "the copy's", 2)
-        };
-        assert!(!heard.has(&made_now), "a copy counts on from less");
-        let mut heard = heard;
-        heard.add("edge-1", &id("the copy's", 2));
-        let next = |number| heard.has(&waiting("edge-1", "the copy's", number));
-        assert_eq!((next(2), next(3)), (true, false), "and is named from then on");
-    }
-
-    #[test]
-    fn however_many_nodes_report_an_object_has_room_for_it() {
-        let mut heard = Heard::default();
-        let longest = "n".repeat(63);
-        for node in 0..2 * ALL {
-            let boot = "b".repeat(skerry_edge::limits::MAX_NAME);
-            heard.add(&format!("{longest}-{node}"), &id(&boot, u64::MAX));
-        }
-        assert_eq!(heard.0.len(), ALL);
-        let mut status = Map::new();
-        heard.tell(&mut status);
-        assert!(serde_json::to_vec(&status).unwrap().len() < 1024 * 1024);
-        assert!(!heard.has(&waiting(&format!("{longest}-0"), "b", 1)));
-    }
-
-    #[test]
-    fn nonsense_counts_for_nothing() {
-        for status in [
-            json!(null),
-            json!({}),
-            json!({REPORTED_UP_TO: 7}),
-            json!({REPORTED_UP_TO: [{"node": 1}]}),
-        ] {
-            assert_eq!(Heard::of(&json!({"status": status})), Heard::default());
-        }
-        let mut negative = Heard::default();
-        negative.0.push(ReportedUpTo {
-            node: "n".to_owned(),
-            boot: "b".to_owned(),
-            number: -1,
-        });
-        assert!(!again(&negative).has(&waiting("n", "b", 1)));
-    }
-
-    /// A node's store, as far as it numbers reports.
-    #[derive(Clone, Default)]
-    struct Outbox {
-        last: u64,
-        waiting: BTreeMap<u64, String>,
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Report,
-        /// The first that waits goes; its answer may be lost.
-        Send {
-            answered: bool,
-        },
-        Start,
-        Copy,
-        /// The copy is put back, which takes a start.
-        PutBack,
-    }
-
-    fn any_step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            6 => Just(Step::Report),
-            6 => any::<bool>().prop_map(|answered| Step::Send { answered }),
-            1 => Just(Step::Start),
-            1 => Just(Step::Copy),
-            1 => Just(Step::PutBack),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_store_is_put_back_a_report_is_carried_out_once_and_none_is_taken_for_another(
-            steps in prop::collection::vec(any_step(), 1..120),
-        ) {
-            let (mut heard, mut carried_out) = (Heard::default(), BTreeSet::new());
-            let (mut outbox, mut copy, mut start) = (Outbox::default(), Outbox::default(), 0);
-            for step in steps {
-                match step {
-                    Step::Report => {
-                        outbox.last += 1;
-                        outbox.waiting.insert(outbox.last, start.to_string());
-                    }
-                    Step::Send { answered } => {
-                        let Some((&seq, boot)) = outbox.waiting.first_key_value() else { continue };
-                        let before = carried_out.contains(&(boot.clone(), seq));
-                        let said = NodeReport {
-                            by_present_start: *boot == start.to_string(),
-                            ..waiting("edge-1", boot, seq)
-                        };
-                        prop_assert_eq!(heard.has(&said), before);
-                        if !before {
-                            heard.add("edge-1", &id(boot, seq));
-                            carried_out.insert((boot.clone(), seq));
-                        }
-                        heard = again(&heard);
-                        if answered {
-                            outbox.waiting.remove(&seq);
-                        }
-                    }
-                    // Until then each is named.
-                    Step::Start | Step::PutBack if start >= STARTS => {}
-                    Step::Start => start += 1,
-                    Step::Copy => copy = outbox.clone(),
-                    Step::PutBack => {
-                        outbox = copy.clone();
-                        start += 1;
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

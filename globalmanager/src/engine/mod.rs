@@ -44,7 +44,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::queue::Ended;
-pub use self::reports::{NodeReport, Taken};
+pub use self::reports::{NodeReport, Start, Taken};
 use self::{
     cache::Cache,
     driver::{Driven, Driver},

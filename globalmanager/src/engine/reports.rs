@@ -22,6 +22,9 @@ use super::{
 /// How often reports are folded anew into a resource that others write meanwhile, before their nodes are to send them again.
 const ATTEMPTS: usize = 3;
 
+/// Why a manager writes nothing.
+const NOT_LEADER: &str = "this manager does not hold the lease";
+
 /// What became of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -44,10 +47,22 @@ pub struct NodeReport {
     /// What tells it from any other report; nothing of nodes that do not say it, whose reports are carried out as often as
     /// they come.
     pub id: Option<ReportId>,
-    /// Whether it was made by the start of the local controller that sends it, so that it cannot be out of an old store.
-    pub by_present_start: bool,
+    /// Which start of the local controller made it.
+    pub from: Start,
     /// What.
     pub report: Report,
+}
+
+/// Which start of a local controller made a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The one that sends it, so that it cannot be out of an old store.
+    Present,
+    /// An earlier one, whose store that of the sender was then, or is a copy of.
+    Another {
+        /// Whether newer ones make it worthless.
+        figures: bool,
+    },
 }
 
 /// What became of a write.
@@ -88,7 +103,7 @@ impl Engine {
         let report = NodeReport {
             uid: uid.to_owned(),
             id: None,
-            by_present_start: true,
+            from: Start::Present,
             report: Report {
                 node: node.to_owned(),
                 payload,
@@ -115,8 +130,7 @@ impl Engine {
             return (all(Taken::Refused(format!("there is no kind {kind_lower:?}"))), false);
         };
         if !self.is_leader() {
-            let reason = "this manager does not hold the lease".to_owned();
-            return (all(Taken::Later(reason)), false);
+            return (all(Taken::Later(NOT_LEADER.to_owned())), false);
         }
         // What a standby knows may be older than what nodes were answered.
         if !self.shared.cache.lock().listed_by_leader(kind) {
@@ -243,8 +257,8 @@ impl Engine {
         let namespace = key.namespace.as_str();
         let told = |taken: Taken, sent: bool| (Written::Told(taken), sent);
         let is_own = (*kind, name) == (key.kind, &key.name);
+        // Not by force over what others have heard since: it was made from this version.
         let metadata = if is_own {
-            // Not by force over what others have heard since: it was made from this version.
             json!({"name": name, "namespace": namespace, "uid": seen.uid, "resourceVersion": seen.version})
         } else {
             let (current, listed) = {
@@ -261,7 +275,12 @@ impl Engine {
             if self.reported(*kind, &current) == *status {
                 return told(Taken::Accepted, false);
             }
-            json!({"name": name, "namespace": namespace, "uid": uid_of(&current).unwrap_or_default()})
+            // Looked at after what stands there: what the next leader writes there comes after that, and is not overwritten.
+            if !self.is_leader() {
+                return told(Taken::Later(NOT_LEADER.to_owned()), false);
+            }
+            let Seen { uid, version } = Seen::of(&current);
+            json!({"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version})
         };
         let body = json!({
             "apiVersion": kind.api_version(),
@@ -283,7 +302,18 @@ impl Engine {
                 self.learn(*kind, &trim::trim(*kind, object), false);
                 Taken::Accepted
             }
-            Err(kube::Error::Api(status)) if status.code == 409 && is_own => return (Written::MovedOn, true),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let name = name.clone();
+                let other = ResourceKey {
+                    kind: *kind,
+                    name,
+                    ..key.clone()
+                };
+                if !is_own && let Err(error) = self.ask_for(&other).await {
+                    return told(Taken::Later(error.to_string()), true);
+                }
+                return (Written::MovedOn, true);
+            }
             // The same, before the watch has told.
             Err(kube::Error::Api(status)) if status.code == 404 && !is_own => Taken::Accepted,
             Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404 | 422) => {

@@ -7,7 +7,7 @@ use skerry_edge::{Credential, Object, ObjectKey, Report, ReportPayload};
 use skerry_workloads::{NodePart, ObjectKind, Payload};
 
 use super::{Answers, Hub, Part, Reported, Reports};
-use crate::engine::{self, Engine, NodeParts, NodeReport, ResourceKey, Taken};
+use crate::engine::{self, Engine, NodeParts, NodeReport, ResourceKey, Start, Taken};
 
 impl NodeParts for Hub {
     fn set(
@@ -93,6 +93,12 @@ fn read(Reported { node, boot, report }: &Reported) -> Result<NodeReport, String
         observed_at: _,
         payload,
     } = report;
+    let from = match id {
+        Some(id) if id.boot != *boot => Start::Another {
+            figures: payload.coalesces(),
+        },
+        Some(_) | None => Start::Present,
+    };
     let payload = match payload {
         ReportPayload::Metrics { message }
         | ReportPayload::Round { message, .. }
@@ -109,7 +115,7 @@ fn read(Reported { node, boot, report }: &Reported) -> Result<NodeReport, String
     Ok(NodeReport {
         uid: uid.clone(),
         id: id.clone(),
-        by_present_start: id.as_ref().is_none_or(|id| id.boot == *boot),
+        from,
         report: skerry_workloads::Report {
             node: node.to_string(),
             payload,

@@ -13,6 +13,7 @@ use super::{
         driver::{Driven, Open},
         pass,
         queue::Ended,
+        reports::Start,
     },
     *,
 };
@@ -83,7 +84,7 @@ fn said(payload: Payload) -> NodeReport {
     NodeReport {
         uid: "u".to_owned(),
         id: None,
-        by_present_start: true,
+        from: Start::Present,
         report: Report { node, payload },
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rstest::rstest;
 use serde_json::{Value, json};
 use skerry_edge::{Body, ObjectKey, ReportPayload, ReportResult};
 use skerry_sandbox::api::{Fault, Match};
@@ -238,13 +239,13 @@ async fn what_was_not_answered_when_a_copy_was_made_nor_since_takes_effect_from_
     assert_eq!((figures, rounds), (json!(["2", 2, "2"]), json!([[1, "t"], [2, "t"]])));
 }
 
+#[rstest]
+#[case("federatedlearningjobs")]
+#[case("models")]
 #[tokio::test(start_paused = true)]
-async fn what_a_deposed_manager_writes_late_undoes_nothing() {
+async fn what_a_deposed_manager_writes_late_undoes_nothing(#[case] resource: &str) {
     let (cluster, node) = world().await;
-    let writes = Match::writes()
-        .resource("federatedlearningjobs")
-        .subresource("status")
-        .times(1);
+    let writes = Match::writes().resource(resource).subresource("status").times(1);
     let late = cluster
         .api
         .faults()
