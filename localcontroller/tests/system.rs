@@ -190,7 +190,7 @@ async fn a_store_of_a_newer_release_is_left_as_it_is_and_the_program_says_why_it
     let before = fs::read(root.store_path()).unwrap();
     let (status, log) = Process::start(&root, &cloud.address()).ended().await;
     assert_eq!(status.code(), Some(1));
-    let sentence = "has schema version 99, this release knows up to 4: run the newer release, or move the file away";
+    let sentence = "has schema version 99, this release knows up to 5: run the newer release, or move the file away";
     assert!(log.iter().any(|line| line.contains(sentence)), "{log:#?}");
     assert_eq!(fs::read(root.store_path()).unwrap(), before);
 }

@@ -82,13 +82,12 @@ impl Store {
         let (troubles, trouble) = watch::channel(None);
         let (reply, opened) = oneshot::channel();
         let path = path.to_owned();
-        let boot = Uuid::new_v4().to_string();
-        let name = Arc::from(boot.as_str());
         thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || match open_database(&path, boot, limits, age) {
+            .spawn(move || match open_database(&path, limits, age) {
                 Ok(database) => {
-                    let _ = reply.send(Ok(open::moved_aside(&path)));
+                    let boot = Arc::from(database.boot.as_str());
+                    let _ = reply.send(Ok((open::moved_aside(&path), boot)));
                     let writer = Writer {
                         path,
                         database,
@@ -103,7 +102,7 @@ impl Store {
                 }
             })
             .map_err(StoreError::file(PathBuf::from("thread")))?;
-        let moved_aside = opened.await.map_err(|_| StoreError::Closed)??;
+        let (moved_aside, boot) = opened.await.map_err(|_| StoreError::Closed)??;
         Ok(Self {
             messages,
             changes: Arc::default(),
@@ -111,7 +110,7 @@ impl Store {
             failed,
             trouble,
             moved_aside: moved_aside.into(),
-            boot: name,
+            boot,
         })
     }
 
@@ -142,7 +141,7 @@ impl Store {
         &self.moved_aside
     }
 
-    /// The name of this start: no other has it, whatever becomes of the file.
+    /// The name of this start: no other has it, whatever becomes of the file. It begins with the name of the store.
     pub fn boot(&self) -> &str {
         &self.boot
     }
@@ -339,8 +338,9 @@ impl Store {
     }
 }
 
-fn open_database(path: &Path, boot: String, limits: OutboxLimits, age: Age) -> Result<Database, StoreError> {
+fn open_database(path: &Path, limits: OutboxLimits, age: Age) -> Result<Database, StoreError> {
     let connection = open::open(path)?;
+    let boot = skerry_edge::boot(&open::name(&connection)?, &Uuid::new_v4().to_string());
     let mut database = Database {
         connection,
         boot,

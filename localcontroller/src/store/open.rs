@@ -12,7 +12,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::{error::StoreError, salvage, schema};
 
@@ -80,6 +80,7 @@ fn try_open(path: &Path) -> Result<Connection, StoreError> {
     connection.set_prepared_statement_cache_capacity(32);
     check(&connection)?;
     schema::migrate(&mut connection, path, schema::STEPS)?;
+    name(&connection)?;
     Ok(connection)
 }
 
@@ -94,6 +95,15 @@ fn check(connection: &Connection) -> Result<(), StoreError> {
     } else {
         Err(StoreError::damaged(verdict))
     }
+}
+
+/// The name of the store: a file that is made anew has another, a copy the same.
+pub(super) fn name(connection: &Connection) -> Result<String, StoreError> {
+    let name = connection
+        .query_row("SELECT store FROM name", [], |row| row.get(0))
+        .optional()?;
+    name.filter(|name: &String| name.len() == 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .ok_or_else(|| StoreError::damaged("the store has lost its name"))
 }
 
 /// Makes the directory and the file, both for us alone. SQLite gives its other files the mode of the first.

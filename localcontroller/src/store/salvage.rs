@@ -3,7 +3,7 @@
 //! Decides what of that can be trusted: each row of the outbox that reads as one which is sent. The items are not carried
 //! over, since the manager sends them anew, nor is what was found of Datasets, which each start tells. Rows get new numbers,
 //! in the same order, and begin a new age: a number or a time may be damaged, too, and look sound. By which start a report was made, and
-//! as which, is kept, so that the manager knows it again.
+//! as which, is kept where that can be, so that the manager knows it again.
 
 use std::path::Path;
 
@@ -95,7 +95,8 @@ fn insert(to: &Connection, row: &Row<'_>, outgoing: &Outgoing) -> Result<(), Sto
                 &report.key,
                 serde_json::to_string(&report.payload).map_err(StoreError::encode)?,
             );
-            let id = report.id.as_ref();
+            // It was given the number when it was made, and no lower one since.
+            let id = report.id.as_ref().filter(|id| id.number <= report.seq);
             insert.execute(params![
                 Class::of(&report.payload) as u8,
                 key.kind,

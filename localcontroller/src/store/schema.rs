@@ -56,6 +56,11 @@ pub(super) const STEPS: &[&str] = &[
     "
     CREATE INDEX outbox_share ON outbox (coalesce(uid, ''), class);
     ",
+    // 5. The name of the store, which its copies share.
+    "
+    CREATE TABLE name (one INTEGER PRIMARY KEY CHECK (one = 1), store TEXT NOT NULL) STRICT;
+    INSERT INTO name VALUES (1, lower(hex(randomblob(4))));
+    ",
 ];
 
 /// The steps that are missing, where the tables are ours to change. Reads of one that is ours no more than the head of the

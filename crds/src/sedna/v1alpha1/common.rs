@@ -30,7 +30,8 @@ pub struct Metric {
 pub struct ReportedUpTo {
     /// The node.
     pub node: String,
-    /// The start of its local controller, a name that no other start has; `*` for all earlier starts that are no longer named.
+    /// The start of its local controller: the name of its store, and one that no other start has, or `*` for all that are no longer
+    /// named.
     pub boot: String,
     /// The number of its last report that was accepted.
     pub number: i64,

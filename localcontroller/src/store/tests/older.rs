@@ -100,7 +100,7 @@ async fn a_store_of_a_newer_release_is_refused_and_left_as_it_is() {
                 error,
                 StoreError::Newer {
                     found: 99,
-                    known: 4,
+                    known: 5,
                     ..
                 }
             ),
