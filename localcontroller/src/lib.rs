@@ -17,6 +17,7 @@
 
 pub mod config;
 pub mod dataset;
+mod durable;
 pub mod identity;
 pub mod link;
 pub mod logging;

@@ -21,10 +21,10 @@ use crate::{
     store::{Store, StoreError, Totals},
 };
 
-/// What it means that the manager had more from this node than its store knows of.
-pub(crate) const OUT_OF_STEP: &str = "the manager does not know this store as it stands: it was put back, or the node was \
-    away for too many deletions, or held what it should not; it was compared with what the node should have, and what \
-    differs is sent";
+/// What it means that this node had more, or the manager from it, than its store knows of.
+pub(crate) const OUT_OF_STEP: &str = "this store is not as the node last had it: an old one was put back, or the node was \
+    away for too many deletions, or held what it should not; the manager compares it with what the node should have, and \
+    sends what differs";
 
 /// Runs the link until it is told to stop.
 pub async fn run(
@@ -42,7 +42,9 @@ pub async fn run(
     let position = store.position().await?;
     let session = Session::new(identity, position.clone(), store.holds().await?);
     let log = tokio::spawn(log(signals.clone(), metrics.clone()));
-    let linked = Linked::new(store, position, metrics);
+    // Of a store that was put back it was said already.
+    let at = position.filter(|_| !store.is_put_back());
+    let linked = Linked::new(store, at, metrics);
     link::run(session, dialer, Arc::new(linked), signals, rand::random::<f64>).await;
     log.abort();
     Ok(())

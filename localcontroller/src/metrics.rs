@@ -38,7 +38,7 @@ pub struct Metrics {
     pub outbox_bytes: Gauge,
     /// Damaged stores that lie beside the present one.
     pub stores_moved_aside: Gauge,
-    /// How often the manager did not know the store as it stood: it was put back, most likely.
+    /// How often the store was not as the node last had it: an old one was put back, most likely.
     pub store_out_of_step: Counter,
 }
 
@@ -147,7 +147,7 @@ impl Metrics {
         );
         registry.register(
             "store_out_of_step",
-            "How often the manager did not know the store as it stood",
+            "How often the store was not as the node last had it",
             store_out_of_step.clone(),
         );
         registry.register("outbox_reports", "Reports in the outbox", outbox_reports.clone());

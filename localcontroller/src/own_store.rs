@@ -74,6 +74,7 @@ mod tests {
         for file in [
             "localcontroller.db",
             "localcontroller.db-wal",
+            "localcontroller.db.mark",
             "identity/identity.json",
             "other",
         ] {
@@ -87,11 +88,12 @@ mod tests {
                     "",
                     "localcontroller.db",
                     "localcontroller.db-wal",
+                    "localcontroller.db.mark",
                     "identity",
                     "identity/identity.json"
                 ]
                 .map(owner),
-                [user; 5]
+                [user; 6]
             );
             assert_eq!(["examples", "other"].map(owner), [me.uid(); 2]);
         }

@@ -85,6 +85,10 @@ async fn run_parts(
         ..Signals::new(CancellationToken::new())
     };
     let stop_link = signals.stop.clone().drop_guard();
+    if store.is_put_back() {
+        metrics.store_out_of_step.inc();
+        tracing::warn!("{}", link::OUT_OF_STEP);
+    }
     let link = Link {
         node: node_name,
         manager: gm_address,

@@ -190,7 +190,7 @@ async fn a_store_of_a_newer_release_is_left_as_it_is_and_the_program_says_why_it
     let before = fs::read(root.store_path()).unwrap();
     let (status, log) = Process::start(&root, &cloud.address()).ended().await;
     assert_eq!(status.code(), Some(1));
-    let sentence = "has schema version 99, this release knows up to 5: run the newer release, or move the file away";
+    let sentence = "has schema version 99, this release knows up to 6: run the newer release, or move the file away";
     assert!(log.iter().any(|line| line.contains(sentence)), "{log:#?}");
     assert_eq!(fs::read(root.store_path()).unwrap(), before);
 }
@@ -312,14 +312,24 @@ async fn a_credential_is_kept_for_us_alone_and_never_logged() {
     }
 }
 
+/// Who can tell that a store is an old one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KnownBy {
+    /// By the mark beside it.
+    Node,
+    /// By how far it has heard of the node, if it has led since then.
+    Manager,
+    Both,
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_store_put_back_is_brought_up_to_date() {
     let root = Root::new();
-    let cloud = Cloud::up().await;
+    let mut cloud = Cloud::up().await;
     for name in 0..50 {
         cloud.declare(edit(name, 1));
     }
-    let sentence = "the manager does not know this store as it stands: it was put back, ";
+    let sentence = "this store is not as the node last had it: an old one was put back, ";
     let told = async |process: Process, times: u32| {
         let (ready, figures) = (process.get("/readyz").await, process.get("/metrics").await);
         let log = process.terminate().await;
@@ -343,14 +353,30 @@ async fn an_old_store_put_back_is_brought_up_to_date() {
     cloud.acknowledged().await;
     // It goes on where it was.
     told(process, 0).await;
-    fs::write(root.store_path(), old).unwrap();
-    assert_ne!(root.rows().await, cloud.declared());
+    let put_back = async |cloud: &Cloud, known_by: KnownBy, generation: i64| {
+        fs::write(root.store_path(), &old).unwrap();
+        if known_by == KnownBy::Manager {
+            // Whoever looks takes it for the store from then on.
+            assert_ne!(root.rows().await, cloud.declared());
+        }
+        let process = Process::start(&root, &cloud.address());
+        // An edit that shows when the node is up to date.
+        cloud.declare(edit(99, generation));
+        cloud.acknowledged().await;
+        told(process, 1).await;
+        assert_eq!(root.rows().await, cloud.declared());
+    };
+    put_back(&cloud, KnownBy::Manager, 1).await;
+    put_back(&cloud, KnownBy::Both, 2).await;
+    cloud.start().await;
     let process = Process::start(&root, &cloud.address());
-    // An edit that shows when the node is up to date.
-    cloud.declare(edit(99, 1));
     cloud.acknowledged().await;
-    told(process, 1).await;
-    assert_eq!(root.rows().await, cloud.declared());
+    // That another manager leads means nothing.
+    told(process, 0).await;
+    put_back(&cloud, KnownBy::Node, 3).await;
+    cloud.stop();
+    fs::write(root.store_path(), &old).unwrap();
+    told(Process::start(&root, &cloud.address()), 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

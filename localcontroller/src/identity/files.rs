@@ -1,9 +1,9 @@
 //! What a node keeps of who it is: two files that only the local controller can read, each replaced as a whole.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,8 +19,9 @@ use skerry_edge::{
 };
 use thiserror::Error;
 
+use crate::durable;
+
 /// The files hold keys.
-const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
 const JOINED: &str = "identity.json";
@@ -136,24 +137,11 @@ impl Folder {
             })
     }
 
-    /// Writes a file beside, makes it durable, and puts it in the place of the old one.
     fn write(&self, name: &str, content: &impl Serialize) -> Result<(), FilesError> {
-        let (path, beside) = (self.0.join(name), self.0.join(format!("{name}.new")));
-        let written = || {
-            let text = serde_json::to_vec_pretty(content)?;
-            let mut options = OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(FILE_MODE)
-                .open(&beside)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&beside, &path)?;
-            File::open(&self.0)?.sync_all()
-        };
-        written().map_err(failed(&path, "written"))
+        let path = self.0.join(name);
+        let text = serde_json::to_vec_pretty(content).map_err(io::Error::from);
+        text.and_then(|text| durable::replace(&path, &text))
+            .map_err(failed(&path, "written"))
     }
 }
 

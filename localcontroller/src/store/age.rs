@@ -30,7 +30,7 @@ impl Age {
     }
 
     /// How old the store is, in seconds.
-    fn seconds(&self) -> u64 {
+    pub(super) fn seconds(&self) -> u64 {
         (self.base + (self.open)()).as_secs()
     }
 }

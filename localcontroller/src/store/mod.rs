@@ -11,6 +11,7 @@ mod datasets;
 mod error;
 mod items;
 pub mod limits;
+mod mark;
 mod open;
 mod outbox;
 mod room;
@@ -32,6 +33,7 @@ pub use changes::Changes;
 pub use datasets::{Finding, Kept};
 pub use error::StoreError;
 pub use items::Admission;
+use mark::Mark;
 use outbox::Homes;
 pub use outbox::{NewReport, OutboxLimits, Totals};
 use skerry_edge::{
@@ -60,6 +62,7 @@ pub struct Store {
     failed: watch::Receiver<Option<StoreError>>,
     trouble: watch::Receiver<Option<StoreError>>,
     moved_aside: Arc<[PathBuf]>,
+    put_back: bool,
     boot: Arc<str>,
 }
 
@@ -85,12 +88,13 @@ impl Store {
         thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || match open_database(&path, limits, age) {
-                Ok(database) => {
+                Ok((database, mark, put_back)) => {
                     let boot = Arc::from(database.boot.as_str());
-                    let _ = reply.send(Ok((open::moved_aside(&path), boot)));
+                    let _ = reply.send(Ok((open::moved_aside(&path), put_back, boot)));
                     let writer = Writer {
                         path,
                         database,
+                        mark,
                         messages: receiver,
                         failed: fail,
                         trouble: troubles,
@@ -102,7 +106,7 @@ impl Store {
                 }
             })
             .map_err(StoreError::file(PathBuf::from("thread")))?;
-        let (moved_aside, boot) = opened.await.map_err(|_| StoreError::Closed)??;
+        let (moved_aside, put_back, boot) = opened.await.map_err(|_| StoreError::Closed)??;
         Ok(Self {
             messages,
             changes: Arc::default(),
@@ -110,6 +114,7 @@ impl Store {
             failed,
             trouble,
             moved_aside: moved_aside.into(),
+            put_back,
             boot,
         })
     }
@@ -139,6 +144,11 @@ impl Store {
     /// Damaged stores that lie beside this one, with what could not be carried over of what they had not delivered.
     pub fn moved_aside(&self) -> &[PathBuf] {
         &self.moved_aside
+    }
+
+    /// Whether this is an older store than was last here.
+    pub fn is_put_back(&self) -> bool {
+        self.put_back
     }
 
     /// The name of this start: no other has it, whatever becomes of the file. It begins with the name of the store.
@@ -338,8 +348,10 @@ impl Store {
     }
 }
 
-fn open_database(path: &Path, limits: OutboxLimits, age: Age) -> Result<Database, StoreError> {
+/// The store at `path` and its mark, and whether it is older than the one that was last here.
+fn open_database(path: &Path, limits: OutboxLimits, age: Age) -> Result<(Database, Mark, bool), StoreError> {
     let connection = open::open(path)?;
+    let (mut mark, put_back) = Mark::open(&connection, path)?;
     let boot = skerry_edge::boot(&open::name(&connection)?, &Uuid::new_v4().to_string());
     let mut database = Database {
         connection,
@@ -353,5 +365,6 @@ fn open_database(path: &Path, limits: OutboxLimits, age: Age) -> Result<Database
     database.count_items()?;
     outbox::count(&mut database)?;
     room::share_out(&database)?;
-    Ok(database)
+    mark.renew(&database.connection, database.age.seconds());
+    Ok((database, mark, put_back))
 }

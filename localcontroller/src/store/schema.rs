@@ -61,6 +61,13 @@ pub(super) const STEPS: &[&str] = &[
     CREATE TABLE name (one INTEGER PRIMARY KEY CHECK (one = 1), store TEXT NOT NULL) STRICT;
     INSERT INTO name VALUES (1, lower(hex(randomblob(4))));
     ",
+    // 6. The mark of the file beside the store, and the one that it gets next (see `mark.rs`). None of a store that is new
+    // here; of one that is not, no file has the mark.
+    "
+    CREATE TABLE mark (one INTEGER PRIMARY KEY CHECK (one = 1), known TEXT, next TEXT) STRICT;
+    INSERT INTO mark
+        SELECT 1, iif(EXISTS (SELECT 1 FROM position) OR (SELECT seq FROM outbox_last) > 0, '', NULL), NULL;
+    ",
 ];
 
 /// The steps that are missing, where the tables are ours to change. Reads of one that is ours no more than the head of the

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     age::Age,
     error::StoreError,
+    mark::Mark,
     open,
     outbox::{OutboxLimits, Totals},
 };
@@ -100,6 +101,7 @@ pub(super) enum Message {
 pub(super) struct Writer {
     pub(super) path: PathBuf,
     pub(super) database: Database,
+    pub(super) mark: Mark,
     pub(super) messages: mpsc::Receiver<Message>,
     /// Set when the store cannot go on.
     pub(super) failed: watch::Sender<Option<StoreError>>,
@@ -126,9 +128,11 @@ impl Writer {
             if let Err(StoreError::Damaged(what)) = self.transact(calls) {
                 return self.give_up(what);
             }
+            self.mark.keep(&self.database.connection, self.database.age.seconds());
         }
         // Where it cannot be written to, what waits is taken for a little younger.
-        let _ = self.database.keep_age();
+        let age = self.database.keep_age().unwrap_or_default();
+        self.mark.renew(&self.database.connection, age);
         drop(self.database);
         if let Some(reply) = closing {
             let _ = reply.send(());
@@ -199,6 +203,7 @@ impl Writer {
         let Self {
             path,
             database,
+            mark: _,
             messages,
             failed,
             trouble: _,

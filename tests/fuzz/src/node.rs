@@ -268,7 +268,7 @@ fn open_and_use(path: &Path) -> Came {
                 assert!(!matches!(why, StoreError::Closed), "the store broke down: {used:?}");
             }
             store.close().await;
-            let aside = fs::read_dir(path.parent().unwrap_or(path)).unwrap().count() > 1;
+            let aside = !store.moved_aside().is_empty();
             Came::taken(format!("{}{}", used.join(" "), if aside { " moved aside" } else { "" }))
         })
     })

@@ -1,6 +1,7 @@
 //! What the store does with each call, and what becomes of it when the disk is full.
 
 mod damage;
+mod mark;
 mod model;
 mod older;
 mod outbox;

@@ -1,0 +1,185 @@
+//! Whether an old store that is put back is known, and whether one that goes on never is taken for one.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use rusqlite::Connection;
+
+use super::{
+    super::{
+        OutboxLimits, Store,
+        schema::{STEPS, migrate},
+    },
+    Home, batch, event, home, open,
+};
+
+/// The files of a store, by what follows its name.
+type Files = Vec<(&'static str, Option<Vec<u8>>)>;
+
+const DATABASE: [&str; 2] = ["", "-wal"];
+const MARK: [&str; 1] = [".mark"];
+
+impl Home {
+    fn file(&self, suffix: &str) -> String {
+        format!("{}{suffix}", self.path.display())
+    }
+
+    fn copy<const N: usize>(&self, suffixes: [&'static str; N]) -> Files {
+        suffixes.map(|suffix| (suffix, fs::read(self.file(suffix)).ok())).into()
+    }
+
+    fn put_back(&self, files: &Files) {
+        for (suffix, content) in files {
+            match content {
+                Some(content) => fs::write(self.file(suffix), content).unwrap(),
+                None => drop(fs::remove_file(self.file(suffix))),
+            }
+        }
+    }
+
+    /// Opens the store and closes it; whether it is an old one.
+    async fn is_put_back(&self) -> bool {
+        let store = open(self).await;
+        store.close().await;
+        store.is_put_back()
+    }
+}
+
+/// Where there is no store yet.
+fn elsewhere() -> Home {
+    let home = home();
+    fs::create_dir_all(home.path.parent().unwrap()).unwrap();
+    home
+}
+
+/// A store that was used.
+async fn used() -> Home {
+    let home = home();
+    let store = open(&home).await;
+    assert!(!store.is_put_back(), "it is new");
+    store.apply(batch(1, Vec::new())).await.unwrap();
+    store.push(event("a", "x")).await.unwrap();
+    store.close().await;
+    home
+}
+
+#[tokio::test]
+async fn a_copy_is_known_when_it_is_put_back_and_from_then_on_it_is_the_store() {
+    let home = used().await;
+    let old = home.copy(DATABASE);
+    assert!(!home.is_put_back().await, "it goes on");
+    home.put_back(&old);
+    assert!(home.is_put_back().await);
+    assert!(!home.is_put_back().await);
+    home.put_back(&old);
+    assert!(home.is_put_back().await, "again");
+}
+
+#[tokio::test]
+async fn a_copy_of_the_start_that_ended_last_is_known() {
+    let home = used().await;
+    let store = open(&home).await;
+    let old = home.copy(DATABASE);
+    store.close().await;
+    home.put_back(&old);
+    assert!(home.is_put_back().await);
+}
+
+#[tokio::test]
+async fn a_copy_of_a_start_that_was_killed_is_known_if_it_is_an_hour_old() {
+    let home = used().await;
+    let clock = Arc::new(AtomicU64::new(0));
+    let seconds = clock.clone();
+    let limits = OutboxLimits::default();
+    let store = Store::open_with(&home.path, limits, move || Duration::from_secs(seconds.load(Relaxed)))
+        .await
+        .unwrap();
+    let old = home.copy(DATABASE);
+    for (passed, is_known) in [(3599, false), (3600, true)] {
+        clock.store(passed, Relaxed);
+        store.give_up_old().await.unwrap();
+        // The answer comes before the mark is looked at, which is looked at before what comes next.
+        store.position().await.unwrap();
+        let killed = elsewhere();
+        killed.put_back(&old);
+        killed.put_back(&home.copy(MARK));
+        assert_eq!(killed.is_put_back().await, is_known, "after {passed} s");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_crash_between_any_two_steps_is_no_old_store() {
+    let home = used().await;
+    for _again in 0..3 {
+        let before = home.copy(MARK);
+        let store = open(&home).await;
+        let (database, after) = (home.copy(DATABASE), home.copy(MARK));
+        assert_ne!(before, after);
+        for mark in [&before, &after] {
+            let crashed = elsewhere();
+            crashed.put_back(&database);
+            crashed.put_back(mark);
+            assert!(!crashed.is_put_back().await);
+            assert!(!crashed.is_put_back().await);
+        }
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_new_store_beside_an_old_mark_is_no_old_store() {
+    for damage in [None, Some(vec![0; 8192])] {
+        let home = used().await;
+        home.put_back(&vec![("", damage)]);
+        assert!(!home.is_put_back().await);
+        assert!(!home.is_put_back().await);
+    }
+}
+
+#[tokio::test]
+async fn without_its_mark_a_store_goes_on() {
+    let home = used().await;
+    fs::remove_file(home.file(".mark")).unwrap();
+    assert!(!home.is_put_back().await);
+    assert!(!home.is_put_back().await);
+}
+
+#[tokio::test]
+async fn a_mark_that_cannot_be_written_stops_nothing() {
+    let home = used().await;
+    let old = home.copy(DATABASE);
+    let in_the_way = home.file(".mark.new");
+    fs::create_dir(&in_the_way).unwrap();
+    for _again in 0..3 {
+        let store = open(&home).await;
+        assert!(!store.is_put_back());
+        store.push(event("a", "y")).await.unwrap();
+        store.close().await;
+    }
+    fs::remove_dir(&in_the_way).unwrap();
+    assert!(!home.is_put_back().await);
+    home.put_back(&old);
+    assert!(home.is_put_back().await);
+}
+
+#[tokio::test]
+async fn a_store_of_a_release_without_marks_is_taken_over_and_known_when_it_is_put_back() {
+    let home = used().await;
+    fs::remove_file(&home.path).unwrap();
+    fs::remove_file(home.file(".mark")).unwrap();
+    let mut older = Connection::open(&home.path).unwrap();
+    migrate(&mut older, &home.path, &STEPS[..5]).unwrap();
+    older.execute("UPDATE outbox_last SET seq = 7", []).unwrap();
+    older.close().unwrap();
+    let old = home.copy(DATABASE);
+    assert!(!home.is_put_back().await);
+    home.put_back(&old);
+    assert!(home.is_put_back().await);
+}
