@@ -41,7 +41,7 @@ struct Arguments {
     /// Only one tier.
     #[arg(long)]
     only: Option<Tier>,
-    /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, six at most.
+    /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, eight at most.
     #[arg(long, default_value_t = planes::affordable())]
     planes: u16,
     /// Only one program of scenarios: operator, real, kubectl, admission.
@@ -279,28 +279,33 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
             false
         }
     });
-    let good = run_tiers(&built, &arguments, hosts).unwrap_or_else(|error| {
+    let (good, late) = run_tiers(&built, &arguments, hosts).unwrap_or_else(|error| {
         println!("error: {error:#}");
-        false
+        (false, vec![])
     });
+    for scenario in late {
+        println!("held only when it was run once more: {scenario}");
+    }
     Ok(end(good, &skipped))
 }
 
-/// Runs all that is wanted; whether it held.
-fn run_tiers(built: &Built, arguments: &Arguments, hosts: Option<&Equipment>) -> anyhow::Result<bool> {
+/// Runs all that is wanted; whether it held, and what of it only when it was run once more.
+fn run_tiers(built: &Built, arguments: &Arguments, hosts: Option<&Equipment>) -> anyhow::Result<(bool, Vec<String>)> {
     // On the hosts much is waited for: a link that is cut for two minutes, say.
-    let tiers = thread::scope(|scope| {
+    let (scenarios, tour) = thread::scope(|scope| {
         let tour = scope.spawn(|| hosts.map(|hosts| hosts.tour(&built.sources)).transpose());
         let wanted = !built.scenarios.is_empty();
         let beside = || comparisons(built, arguments);
         let scenarios = wanted.then(|| run_scenarios(built, arguments, beside)).transpose();
         let tour = tour.join().map_err(|_| anyhow!("the thread of the tour ended"))?;
-        Ok::<_, anyhow::Error>([scenarios?, tour?])
+        Ok::<_, anyhow::Error>((scenarios?, tour?))
     })?;
-    let (mut good, mut used) = (true, BTreeSet::new());
-    for (held, rights) in tiers.into_iter().flatten() {
-        good &= held;
-        used.extend(rights);
+    let (mut good, mut used) = tour.unwrap_or((true, BTreeSet::new()));
+    let mut late = vec![];
+    if let Some(scenarios) = scenarios {
+        good &= scenarios.good;
+        used.extend(scenarios.used);
+        late = scenarios.late;
     }
     if hosts.is_some() && arguments.asked().is_everything() {
         good &= all_are_used(&built.role, &used)?;
@@ -317,7 +322,7 @@ fn run_tiers(built: &Built, arguments: &Arguments, hosts: Option<&Equipment>) ->
             good &= page_agrees(program, arguments.kubernetes, &built.sources)?;
         }
     }
-    Ok(good)
+    Ok((good, late))
 }
 
 /// The contract and a bench, as far as they are wanted: each has a control plane of its own. Whether both held.

@@ -8,9 +8,10 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -116,17 +117,34 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Runs a test program, passes on what it says, and keeps the results; whether all held.
     pub fn of(&self, program: &mut Command) -> anyhow::Result<bool> {
-        let mut child = program.stdout(Stdio::piped()).spawn()?;
-        let said = child.stdout.take().context("its output is piped")?;
-        let mut shown = Vec::new();
-        for line in BufReader::new(said).lines() {
-            let line = line?;
-            println!("{line}");
-            shown.extend(told(&line));
-        }
-        let ended = child.wait()?;
+        let Ran { shown, good } = Ran::of(program)?;
         self.keep(shown)?;
-        Ok(ended.success())
+        Ok(good)
+    }
+
+    /// As [`Run::of`], with a program in parts that run side by side, and what did not hold once more, by a command that is
+    /// given the names; whether all held by then, and what of it only then.
+    pub fn of_some_twice(
+        &self,
+        parts: &mut [Command],
+        again: impl FnOnce(&[String]) -> Command,
+    ) -> anyhow::Result<(bool, Vec<String>)> {
+        let first = Ran::side_by_side(parts)?;
+        let failed: Vec<_> = first.failed().map(str::to_owned).collect();
+        if failed.is_empty() {
+            self.keep(first.shown)?;
+            return Ok((first.good, vec![]));
+        }
+        println!("{}: once more: {}", self.program, failed.join(", "));
+        let second = Ran::of(&mut again(&failed))?;
+        let all = first.with(second);
+        let good = all.good;
+        let late = failed
+            .into_iter()
+            .filter(|name| all.failed().all(|failed| failed != name));
+        let late = late.collect();
+        self.keep(all.shown)?;
+        Ok((good, late))
     }
 
     /// Keeps its results. Of a whole run there have to be some.
@@ -152,6 +170,61 @@ impl Run<'_> {
             sources: sources.to_owned(),
         }));
         known
+    }
+}
+
+/// What came of a test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ran {
+    shown: Vec<Shown>,
+    /// Whether it says that all is well.
+    good: bool,
+}
+
+impl Ran {
+    /// Runs it, and passes on what it says.
+    fn of(program: &mut Command) -> anyhow::Result<Self> {
+        let mut child = program.stdout(Stdio::piped()).spawn()?;
+        let said = child.stdout.take().context("its output is piped")?;
+        let mut shown = Vec::new();
+        for line in BufReader::new(said).lines() {
+            let line = line?;
+            println!("{line}");
+            shown.extend(told(&line));
+        }
+        let good = child.wait()?.success();
+        Ok(Self { shown, good })
+    }
+
+    /// Runs parts of one program.
+    fn side_by_side(parts: &mut [Command]) -> anyhow::Result<Self> {
+        let ran = thread::scope(|scope| {
+            let running: Vec<_> = parts.iter_mut().map(|part| scope.spawn(|| Self::of(part))).collect();
+            let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
+            ended
+                .map(|ended| ended.unwrap_or_else(|_| bail!("a thread of a test program ended")))
+                .collect::<anyhow::Result<Vec<_>>>()
+        })?;
+        Ok(Self {
+            good: ran.iter().all(|ran| ran.good),
+            shown: ran.into_iter().flat_map(|ran| ran.shown).collect(),
+        })
+    }
+
+    fn failed(&self) -> impl Iterator<Item = &str> {
+        let failed = self.shown.iter().filter(|shown| !shown.ok);
+        failed.map(|shown| shown.name.as_str())
+    }
+
+    /// With what a second run of what failed has shown. What is not in that failed for good.
+    fn with(mut self, second: Self) -> Self {
+        for shown in second.shown {
+            if let Some(first) = self.shown.iter_mut().find(|first| first.name == shown.name) {
+                *first = shown;
+            }
+        }
+        let good = second.good && self.shown.iter().all(|shown| shown.ok);
+        Self { good, ..self }
     }
 }
 
@@ -223,6 +296,36 @@ mod tests {
         assert_eq!(told("test drift::a_b ... FAILED"), Some(shown("drift::a_b", false)));
         assert_eq!(told("test result: ok. 3 passed"), None);
         assert_eq!(told("test drift::a_b ... ignored, no plane"), None);
+    }
+
+    #[test]
+    fn what_held_once_more_holds_and_what_was_not_run_again_does_not() {
+        let ran = |good, all: &[(&str, bool)]| {
+            let shown = all.iter().map(|(name, ok)| shown(name, *ok)).collect();
+            Ran { shown, good }
+        };
+        let first = ran(false, &[("a", true), ("b", false), ("c", false)]);
+        for (second, all) in [
+            (
+                ran(true, &[("b", true), ("c", true)]),
+                ran(true, &[("a", true), ("b", true), ("c", true)]),
+            ),
+            (
+                ran(false, &[("b", true), ("c", false)]),
+                ran(false, &[("a", true), ("b", true), ("c", false)]),
+            ),
+            // It ended before it came to all of them, or after.
+            (
+                ran(true, &[("b", true)]),
+                ran(false, &[("a", true), ("b", true), ("c", false)]),
+            ),
+            (
+                ran(false, &[("b", true), ("c", true)]),
+                ran(false, &[("a", true), ("b", true), ("c", true)]),
+            ),
+        ] {
+            assert_eq!(first.clone().with(second), all);
+        }
     }
 
     #[test]
