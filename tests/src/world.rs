@@ -4,6 +4,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     fmt::Debug,
     future::Future,
     time::Duration,
@@ -71,8 +72,8 @@ pub struct World {
     pub patience: Cell<Duration>,
     pace: Cell<Pace>,
     manager: RefCell<Option<Manager>>,
-    killers: RefCell<Vec<FaultHandle>>,
-    kills: Cell<usize>,
+    killers: RefCell<Vec<(usize, FaultHandle)>>,
+    kills: RefCell<BTreeSet<usize>>,
     _controllers: Option<Controllers>,
     /// The API server. Given back last, when nobody uses it any more.
     pub api: Server,
@@ -142,7 +143,7 @@ impl World {
             pace: Cell::new(pace(&api)),
             manager: RefCell::default(),
             killers: RefCell::default(),
-            kills: Cell::default(),
+            kills: RefCell::default(),
             _controllers: controllers,
             api,
         }
@@ -178,14 +179,17 @@ impl World {
         });
     }
 
-    /// From now on, the manager is killed when it runs into this fault, and started anew; once for each fault.
-    pub fn kill_manager_at(&self, fault: FaultHandle) {
-        self.killers.borrow_mut().push(fault);
+    /// From now on, the manager is killed when it runs into any of these faults, and started anew; once for each fault.
+    pub fn kill_manager_at(&self, faults: impl IntoIterator<Item = FaultHandle>) {
+        let mut killers = self.killers.borrow_mut();
+        let known = killers.len();
+        killers.extend((known..).zip(faults));
     }
 
-    /// How many managers ran into such a fault.
-    pub fn kills(&self) -> usize {
-        self.kills.get()
+    /// By which of the faults managers were killed, in the order in which they were named: one may run into several before it
+    /// is gone, and was killed by the first.
+    pub fn kills(&self) -> BTreeSet<usize> {
+        self.kills.borrow().clone()
     }
 
     /// The engine of the manager that runs.
@@ -337,13 +341,20 @@ impl World {
         let mut end = std::pin::pin!(end);
         loop {
             let killers = self.killers.borrow().clone();
-            let mut hits: FuturesUnordered<_> = killers.iter().map(FaultHandle::hit).collect();
+            let hit = |(killer, fault): &(usize, FaultHandle)| {
+                let (killer, fault) = (*killer, fault.clone());
+                async move {
+                    fault.hit().await;
+                    killer
+                }
+            };
+            let mut hits: FuturesUnordered<_> = killers.iter().map(hit).collect();
             tokio::select! {
-                Some(()) = hits.next() => {
-                    self.kills.update(|kills| kills + 1);
+                Some(killer) = hits.next() => {
+                    self.kills.borrow_mut().insert(killer);
                     self.kill_manager().await;
                     // It may have been in the midst of several.
-                    self.killers.borrow_mut().retain(|fault| fault.hits() == 0);
+                    self.killers.borrow_mut().retain(|(_, fault)| fault.hits() == 0);
                     self.start_manager();
                 }
                 () = &mut end => return,
