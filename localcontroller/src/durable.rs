@@ -23,6 +23,11 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
+    settle(path)
+}
+
+/// Makes durable which file is at `path`.
+pub(crate) fn settle(path: &Path) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
 }

@@ -88,6 +88,7 @@ async fn run_parts(
     if store.is_put_back() {
         metrics.store_out_of_step.inc();
         tracing::warn!("{}", link::OUT_OF_STEP);
+        store.put_back_is_told().await;
     }
     let link = Link {
         node: node_name,

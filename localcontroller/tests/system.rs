@@ -356,8 +356,8 @@ async fn an_old_store_put_back_is_brought_up_to_date() {
     let put_back = async |cloud: &Cloud, known_by: KnownBy, generation: i64| {
         fs::write(root.store_path(), &old).unwrap();
         if known_by == KnownBy::Manager {
-            // Whoever looks takes it for the store from then on.
             assert_ne!(root.rows().await, cloud.declared());
+            fs::remove_file(format!("{}.mark", root.store_path().display())).unwrap();
         }
         let process = Process::start(&root, &cloud.address());
         // An edit that shows when the node is up to date.

@@ -26,33 +26,55 @@ const RENEWED: Duration = Duration::from_secs(3600);
 /// The mark of a store that is open.
 pub(super) struct Mark {
     file: PathBuf,
-    /// How old the store was when the mark was made, in seconds.
-    made: u64,
+    /// How old the store was when the mark was made, in seconds; none where it is still to be made.
+    made: Option<u64>,
+    /// Whether it differs from that of the file, and nobody was told yet: it stays as it is until then.
+    is_untold: bool,
 }
 
 impl Mark {
     /// Compares the mark of the store at `path` with that of the file beside it; with whether they differ.
-    pub(super) fn open(connection: &Connection, path: &Path) -> Result<(Self, bool), StoreError> {
+    pub(super) fn open(connection: &Connection, path: &Path) -> (Self, bool) {
         let file = PathBuf::from(format!("{}{SUFFIX}", path.display()));
-        let [known, next] = marks(connection)?;
-        let differs = match (read(&file), known) {
-            (Some(found), Some(known)) => found != known && Some(found) != next,
+        let found = read(&file).unwrap_or_else(|error| {
+            let file = file.display();
+            tracing::warn!(%file, %error, "the mark that tells this store from an old one cannot be read");
+            None
+        });
+        let differs = match (found, marks(connection)) {
+            (Some(found), (Some(known), next)) => found != known && Some(found) != next,
             // A store that is new here, or a file that is gone.
-            (_, None) | (None, _) => false,
+            (_, (None, _)) | (None, _) => false,
         };
-        Ok((Self { file, made: 0 }, differs))
+        let mark = Self {
+            file,
+            made: None,
+            is_untold: differs,
+        };
+        (mark, differs)
+    }
+
+    /// It was told that the marks differ.
+    pub(super) fn told(&mut self) {
+        self.is_untold = false;
     }
 
     /// Makes the mark of a store that is so old anew, where that is due. Where it cannot be written, the one before stays.
     pub(super) fn keep(&mut self, connection: &Connection, age: u64) {
-        if age.saturating_sub(self.made) >= RENEWED.as_secs() {
+        if self
+            .made
+            .is_none_or(|made| age.saturating_sub(made) >= RENEWED.as_secs())
+        {
             self.renew(connection, age);
         }
     }
 
     /// Makes the mark of a store that is so old anew, as [`Mark::keep`] does.
     pub(super) fn renew(&mut self, connection: &Connection, age: u64) {
-        self.made = age;
+        if self.is_untold {
+            return;
+        }
+        self.made = Some(age);
         if let Err(error) = self.write(connection) {
             let file = self.file.display();
             tracing::warn!(%file, %error, "the mark that tells this store from an old one cannot be made anew");
@@ -60,29 +82,30 @@ impl Mark {
     }
 
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        let failed = || StoreError::file(&self.file);
+        // What the file has must not be undone by a power failure once the store knows it.
+        durable::settle(&self.file).map_err(failed())?;
+        let found = read(&self.file).map_err(failed())?.unwrap_or_default();
         let next = Uuid::new_v4().to_string();
-        let found = read(&self.file).unwrap_or_default();
-        connection.execute("UPDATE mark SET known = ?1, next = ?2", [&found, &next])?;
-        durable::replace(&self.file, next.as_bytes()).map_err(StoreError::file(&self.file))
+        connection.execute("INSERT OR REPLACE INTO mark VALUES (1, ?1, ?2)", [&found, &next])?;
+        durable::replace(&self.file, next.as_bytes()).map_err(failed())
     }
 }
 
-/// That of the file, and its next.
-fn marks(connection: &Connection) -> Result<[Option<String>; 2], StoreError> {
-    let marks = connection.query_row("SELECT known, next FROM mark", [], |row| Ok([row.get(0)?, row.get(1)?]));
-    marks.map_err(|error| match error {
-        rusqlite::Error::QueryReturnedNoRows => StoreError::damaged("the store has lost its mark"),
-        error => error.into(),
-    })
+/// That of the file, and its next. None where that is damaged: the store is none the worse for it.
+fn marks(connection: &Connection) -> (Option<String>, Option<String>) {
+    connection
+        .query_row("SELECT known, next FROM mark", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap_or_default()
 }
 
-fn read(file: &Path) -> Option<String> {
-    fs::read_to_string(file)
-        .inspect_err(|error| {
-            if error.kind() != io::ErrorKind::NotFound {
-                let file = file.display();
-                tracing::warn!(%file, %error, "the mark that tells this store from an old one cannot be read");
-            }
-        })
-        .ok()
+/// The mark in the file; none where there is no file, or something else in it.
+fn read(file: &Path) -> io::Result<Option<String>> {
+    match fs::read(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => {
+            let mark = Uuid::try_parse_ascii(&read?).ok();
+            Ok(mark.map(|mark| mark.to_string()))
+        }
+    }
 }

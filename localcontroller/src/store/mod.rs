@@ -146,9 +146,16 @@ impl Store {
         &self.moved_aside
     }
 
-    /// Whether this is an older store than was last here.
+    /// Whether this is an older store than was last here: each start says so until one has told it
+    /// ([`Store::put_back_is_told`]).
     pub fn is_put_back(&self) -> bool {
         self.put_back
+    }
+
+    /// Takes the store for the one that is here from now on.
+    pub async fn put_back_is_told(&self) {
+        // Of a closed store the next start tells it again.
+        let _ = self.messages.send(Message::PutBackIsTold).await;
     }
 
     /// The name of this start: no other has it, whatever becomes of the file. It begins with the name of the store.
@@ -317,6 +324,13 @@ impl Store {
         assert!(self.call(empty).await.is_ok());
     }
 
+    /// Lets no mark be written.
+    #[cfg(test)]
+    pub(crate) async fn break_mark(&self) {
+        let sql = "CREATE TEMP TRIGGER unmarked BEFORE INSERT ON mark BEGIN SELECT RAISE(ABORT, 'broken'); END";
+        self.call(move |database| database.execute(sql, [])).await.unwrap();
+    }
+
     /// Lets nothing be removed from the outbox, as a full disk does, or lets it again.
     #[cfg(test)]
     pub(crate) async fn break_outbox(&self, broken: bool) {
@@ -351,7 +365,7 @@ impl Store {
 /// The store at `path` and its mark, and whether it is older than the one that was last here.
 fn open_database(path: &Path, limits: OutboxLimits, age: Age) -> Result<(Database, Mark, bool), StoreError> {
     let connection = open::open(path)?;
-    let (mut mark, put_back) = Mark::open(&connection, path)?;
+    let (mut mark, put_back) = Mark::open(&connection, path);
     let boot = skerry_edge::boot(&open::name(&connection)?, &Uuid::new_v4().to_string());
     let mut database = Database {
         connection,

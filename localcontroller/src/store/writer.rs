@@ -93,6 +93,8 @@ where
 pub(super) enum Message {
     /// Do this.
     Call(Box<dyn Call>),
+    /// That the store is an old one was told.
+    PutBackIsTold,
     /// Close the database, after what was asked before.
     Close(oneshot::Sender<()>),
 }
@@ -120,6 +122,7 @@ impl Writer {
             while let Some(message) = next {
                 match message {
                     Message::Call(call) => calls.push(call),
+                    Message::PutBackIsTold => self.mark.told(),
                     Message::Close(reply) => closing = Some(reply),
                 }
                 let full = calls.len() >= BATCH || closing.is_some();

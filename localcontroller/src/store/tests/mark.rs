@@ -46,6 +46,9 @@ impl Home {
     /// Opens the store and closes it; whether it is an old one.
     async fn is_put_back(&self) -> bool {
         let store = open(self).await;
+        if store.is_put_back() {
+            store.put_back_is_told().await;
+        }
         store.close().await;
         store.is_put_back()
     }
@@ -149,6 +152,55 @@ async fn without_its_mark_a_store_goes_on() {
     fs::remove_file(home.file(".mark")).unwrap();
     assert!(!home.is_put_back().await);
     assert!(!home.is_put_back().await);
+}
+
+#[tokio::test]
+async fn each_start_says_it_until_one_has_told_it() {
+    let home = used().await;
+    let old = home.copy(DATABASE);
+    assert!(!home.is_put_back().await);
+    home.put_back(&old);
+    for _start in 0..3 {
+        let store = open(&home).await;
+        assert!(store.is_put_back(), "nobody was told");
+        store.push(event("a", "y")).await.unwrap();
+        store.close().await;
+    }
+    assert!(home.is_put_back().await);
+    assert!(!home.is_put_back().await);
+}
+
+#[tokio::test]
+async fn the_file_gets_no_mark_that_the_store_does_not_know() {
+    let home = used().await;
+    let store = open(&home).await;
+    let before = home.copy(MARK);
+    store.break_mark().await;
+    store.close().await;
+    assert_eq!(home.copy(MARK), before);
+    assert!(!home.is_put_back().await);
+    assert_ne!(home.copy(MARK), before);
+}
+
+#[tokio::test]
+async fn a_damaged_mark_is_none() {
+    for damage in [&b""[..], b"\0\0\0", b"\xff", b"something else"] {
+        let home = used().await;
+        fs::write(home.file(".mark"), damage).unwrap();
+        assert!(!home.is_put_back().await);
+        assert!(!home.is_put_back().await);
+    }
+    for damage in ["DELETE FROM mark", "UPDATE mark SET known = CAST(x'ff' AS TEXT)"] {
+        let home = used().await;
+        let database = Connection::open(&home.path).unwrap();
+        database.execute(damage, []).unwrap();
+        database.close().unwrap();
+        assert!(!home.is_put_back().await);
+        let old = home.copy(DATABASE);
+        assert!(!home.is_put_back().await);
+        home.put_back(&old);
+        assert!(home.is_put_back().await, "it has one again");
+    }
 }
 
 #[tokio::test]
