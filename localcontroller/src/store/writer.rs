@@ -134,8 +134,8 @@ impl Writer {
             self.mark.keep(&self.database.connection, self.database.age.seconds());
         }
         // Where it cannot be written to, what waits is taken for a little younger.
-        let age = self.database.keep_age().unwrap_or_default();
-        self.mark.renew(&self.database.connection, age);
+        let _ = self.database.keep_age();
+        self.mark.renew(&self.database.connection, self.database.age.seconds());
         drop(self.database);
         if let Some(reply) = closing {
             let _ = reply.send(());

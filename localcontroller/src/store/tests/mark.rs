@@ -1,22 +1,12 @@
 //! Whether an old store that is put back is known, and whether one that goes on never is taken for one.
 
-use std::{
-    fs,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{fs, time::Duration};
 
 use rusqlite::Connection;
 
 use super::{
-    super::{
-        OutboxLimits, Store,
-        schema::{STEPS, migrate},
-    },
-    Home, batch, event, home, open,
+    super::schema::{STEPS, migrate},
+    Clock, Home, batch, event, home, open,
 };
 
 /// The files of a store, by what follows its name.
@@ -96,23 +86,18 @@ async fn a_copy_of_the_start_that_ended_last_is_known() {
 
 #[tokio::test]
 async fn a_copy_of_a_start_that_was_killed_is_known_if_it_is_an_hour_old() {
-    let home = used().await;
-    let clock = Arc::new(AtomicU64::new(0));
-    let seconds = clock.clone();
-    let limits = OutboxLimits::default();
-    let store = Store::open_with(&home.path, limits, move || Duration::from_secs(seconds.load(Relaxed)))
-        .await
-        .unwrap();
+    let (home, clock) = (used().await, Clock::default());
+    let store = clock.open(&home).await;
     let old = home.copy(DATABASE);
-    for (passed, is_known) in [(3599, false), (3600, true)] {
-        clock.store(passed, Relaxed);
+    for (passes, is_known) in [(3599, false), (1, true)] {
+        clock.go_on(Duration::from_secs(passes));
         store.give_up_old().await.unwrap();
         // The answer comes before the mark is looked at, which is looked at before what comes next.
         store.position().await.unwrap();
         let killed = elsewhere();
         killed.put_back(&old);
         killed.put_back(&home.copy(MARK));
-        assert_eq!(killed.is_put_back().await, is_known, "after {passed} s");
+        assert_eq!(killed.is_put_back().await, is_known, "after {passes} s more");
     }
     store.close().await;
 }
@@ -180,6 +165,19 @@ async fn the_file_gets_no_mark_that_the_store_does_not_know() {
     assert_eq!(home.copy(MARK), before);
     assert!(!home.is_put_back().await);
     assert_ne!(home.copy(MARK), before);
+}
+
+#[tokio::test]
+async fn a_mark_that_cannot_be_read_is_not_taken_for_none() {
+    let home = used().await;
+    let mark = home.copy(MARK);
+    let in_the_way = home.file(".mark");
+    fs::remove_file(&in_the_way).unwrap();
+    fs::create_dir(&in_the_way).unwrap();
+    assert!(!home.is_put_back().await);
+    fs::remove_dir(&in_the_way).unwrap();
+    home.put_back(&mark);
+    assert!(!home.is_put_back().await, "the store knows it still");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use serde_json::json;
@@ -111,6 +112,25 @@ fn home() -> Home {
 
 async fn open(home: &Home) -> Store {
     Store::open(&home.path, OutboxLimits::default()).await.unwrap()
+}
+
+/// A clock that is set by hand, as one that counts from each opening.
+#[derive(Clone, Default)]
+struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    fn go_on(&self, by: Duration) {
+        self.0.fetch_add(by.as_secs(), Relaxed);
+    }
+
+    async fn open(&self, home: &Home) -> Store {
+        self.0.store(0, Relaxed);
+        let seconds = self.0.clone();
+        let limits = OutboxLimits::default();
+        Store::open_with(&home.path, limits, move || Duration::from_secs(seconds.load(Relaxed)))
+            .await
+            .unwrap()
+    }
 }
 
 fn mode(path: &Path) -> u32 {

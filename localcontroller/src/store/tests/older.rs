@@ -1,13 +1,6 @@
 //! Stores of releases before and after this one and of other programs, and what is given up because of its age.
 
-use std::{
-    fs,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{fs, time::Duration};
 
 use rusqlite::Connection;
 use skerry_edge::node::Outgoing;
@@ -18,7 +11,7 @@ use super::{
         limits::METRICS_AGE,
         schema::{STEPS, migrate},
     },
-    Home, event, home, key, metrics, open, position, round,
+    Clock, Home, event, home, key, metrics, open, position, round,
 };
 
 /// What the first release left: the reports of two workers whose objects it never got, and a Dataset.
@@ -124,25 +117,6 @@ async fn the_database_of_another_program_is_refused_and_left_as_it_is() {
         other.close().unwrap();
         let error = refused(&home).await;
         assert!(matches!(error, StoreError::Foreign { .. }), "{made}: {error}");
-    }
-}
-
-/// A clock that is set by hand, as one that counts from each opening.
-#[derive(Clone, Default)]
-struct Clock(Arc<AtomicU64>);
-
-impl Clock {
-    fn go_on(&self, by: Duration) {
-        self.0.fetch_add(by.as_secs(), Relaxed);
-    }
-
-    async fn open(&self, home: &Home) -> Store {
-        self.0.store(0, Relaxed);
-        let seconds = self.0.clone();
-        let limits = OutboxLimits::default();
-        Store::open_with(&home.path, limits, move || Duration::from_secs(seconds.load(Relaxed)))
-            .await
-            .unwrap()
     }
 }
 
