@@ -31,7 +31,6 @@ fn life_after_sedna(world: &World) -> LocalBoxFuture<'_, ()> {
 }
 
 async fn live(faults: impl FnOnce(&World)) -> Lived {
-    // Ours from the start: reading definitions takes longer than all the rest.
     let world = World::without_manager().await;
     serve(&world).await;
     train(&world).await;

@@ -9,7 +9,7 @@ use skerry_tests::{NAMESPACE, World, look::text};
 use skerry_workloads::ObjectKind;
 use tokio::time::sleep;
 
-use super::{JOB_CHILDREN, change_hands, make, report, running, train, with_definitions};
+use super::{JOB_CHILDREN, make, report, running, take_over, train};
 use crate::{JOB, RUNNING, Service, edited, name, uid};
 
 const AGGREGATOR: &str = "surface-aggregation-x7k2p";
@@ -18,9 +18,9 @@ const SECOND: &str = "surface-train-9d4fm";
 
 /// The job alone, in our hands.
 async fn adopted() -> World {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     train(&world).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     world
 }
 
@@ -73,13 +73,13 @@ async fn pods_under_random_names_are_the_workers_of_their_places() {
 /// Both trainers have the same samples, and only their nodes tell them apart.
 #[tokio::test(start_paused = true)]
 async fn a_trainers_position_comes_from_its_dataset_and_its_node() {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     let same = |manifest: &str| manifest.replace("name: share-1\n      template", "name: share-0\n      template");
     world.apply(&same(JOB)).await;
     let job = world.uid::<FederatedLearningJob>("surface").await;
     make(&world, &JOB_CHILDREN.replace("value: share-1", "value: share-0"), &job).await;
     let before = running(&world).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     assert_eq!(running(&world).await, before);
     assert_eq!(
         (place(&world, FIRST).await, place(&world, SECOND).await),
@@ -90,13 +90,13 @@ async fn a_trainers_position_comes_from_its_dataset_and_its_node() {
 /// A template that leaves the node to the scheduler takes any pod with its samples.
 #[tokio::test(start_paused = true)]
 async fn a_trainer_that_the_scheduler_placed_is_known_by_its_samples() {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     let anywhere = JOB.replace("          nodeName: edge-2\n", "");
     assert_ne!(anywhere, JOB);
     world.apply(&anywhere).await;
     let job = world.uid::<FederatedLearningJob>("surface").await;
     make(&world, JOB_CHILDREN, &job).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     assert_eq!(
         (place(&world, FIRST).await, place(&world, SECOND).await),
         (json!("train-0"), json!("train-1"))
@@ -194,7 +194,7 @@ async fn a_job_that_sedna_began_comes_to_its_end() {
 #[case::badly(1, "Failed")]
 #[tokio::test(start_paused = true)]
 async fn what_ended_between_two_managers_counts(#[case] code: i32, #[case] state: &str) {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     world.apply(JOB).await;
     let job = world.uid::<FederatedLearningJob>("surface").await;
     make(
@@ -208,7 +208,7 @@ async fn what_ended_between_two_managers_counts(#[case] code: i32, #[case] state
     }
     world.settle().await;
     let before = running(&world).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     assert_eq!(world.state::<FederatedLearningJob>("surface").await, state);
     assert_eq!(running(&world).await, before);
 }
@@ -218,7 +218,7 @@ async fn what_ended_between_two_managers_counts(#[case] code: i32, #[case] state
 #[case::failed("Failed", json!({"phase": "Failed", "active": 0, "succeeded": 2, "failed": 1}))]
 #[tokio::test(start_paused = true)]
 async fn a_job_that_ended_under_sedna_stays_as_it_ended(#[case] state: &str, #[case] counts: Value) {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     train(&world).await;
     let mut status = counts.clone();
     status["conditions"] = json!([{"type": "Training", "status": "True", "reason": "DoTraining", "message": "Round 1"},
@@ -226,7 +226,7 @@ async fn a_job_that_ended_under_sedna_stays_as_it_ended(#[case] state: &str, #[c
     report::<FederatedLearningJob>(&world, "surface", status).await;
     world.delete::<Pod>(SECOND, &DeleteParams::default()).await;
     let before = running(&world).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     world
         .apply(&edited(JOB, "example/aggregator:v1", "example/aggregator:v2"))
         .await;
@@ -241,7 +241,7 @@ async fn a_job_that_ended_under_sedna_stays_as_it_ended(#[case] state: &str, #[c
 /// Sedna now and then made a pod again beside the old one. One of the two is the worker.
 #[tokio::test(start_paused = true)]
 async fn of_two_pods_for_one_place_the_elder_stays() {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     train(&world).await;
     world.pass(std::time::Duration::from_secs(60)).await;
     let job = world.uid::<FederatedLearningJob>("surface").await;
@@ -249,7 +249,7 @@ async fn of_two_pods_for_one_place_the_elder_stays() {
     let again = trainer.replace(FIRST, "surface-train-aaaaa");
     make(&world, &again, &job).await;
     let mut before = running(&world).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     before.remove("Pod surface-train-aaaaa").unwrap();
     assert_eq!(running(&world).await, before);
 }

@@ -22,14 +22,14 @@ use skerry_tests::{
 };
 use skerry_workloads::ObjectKind;
 
-use super::{SEDNA, SERVICE, change_hands, make, running, sednas, serve, with_definitions};
+use super::{SEDNA, SERVICE, make, running, serve, take_over, train};
 use crate::{CLOUD, EDGE, READY, Service, image};
 
 /// The service alone, in our hands.
 async fn adopted() -> World {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     serve(&world).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     world
 }
 
@@ -225,14 +225,14 @@ async fn a_replacement_that_has_begun_is_completed() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_at_first_restarts_nothing_when_it_comes() {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     serve(&world).await;
     let model = world.object::<Model>("large").await;
     world
         .delete::<Model>("large", &kube::api::DeleteParams::default())
         .await;
     let before = running(&world).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     let told = world.condition::<JointInferenceService>("helmet", "Degraded").await;
     assert!(told.starts_with("True ") && told.contains("large"), "{told}");
     world
@@ -252,13 +252,13 @@ async fn what_is_missing_at_first_restarts_nothing_when_it_comes() {
 /// Somebody opened Sedna's Service to the edge by hand, and everything goes through it.
 #[tokio::test(start_paused = true)]
 async fn the_service_between_the_workers_goes_on_as_it_is() {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     serve(&world).await;
     world
         .edit::<Service>("helmet-cloud", json!({"spec": {"type": "NodePort"}}))
         .await;
     let before = world.object::<Service>("helmet-cloud").await["spec"].clone();
-    change_hands(&world).await;
+    take_over(&world).await;
     world
         .edit::<JointInferenceService>("helmet", image("cloudWorker", "big", "example/big:v2"))
         .await;
@@ -290,7 +290,7 @@ async fn part<K: Seen>(world: &World, name: &str, pointer: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_autoscaler_of_sednas_goes_on_and_the_scale_with_it() {
-    let world = with_definitions().await;
+    let world = World::without_manager().await;
     serve(&world).await;
     let hpa = json!({"spec": {"edgeWorker": {"hpa": {"maxReplicas": 4, "behavior": {"scaleDown":
         {"stabilizationWindowSeconds": 5}}}}}});
@@ -308,7 +308,7 @@ async fn an_autoscaler_of_sednas_goes_on_and_the_scale_with_it() {
         .unwrap();
     world.settle().await;
     let before = running(&world).await;
-    change_hands(&world).await;
+    take_over(&world).await;
     assert_eq!(running(&world).await, before);
     // What is declared no longer goes, although Sedna wrote it, and the scale stays whoever owns it.
     let less = json!({"spec": {"edgeWorker": {"hpa": {"behavior": null}, "hardExampleMining": {"name": "CloudOnly"}}}});
@@ -323,8 +323,10 @@ async fn an_autoscaler_of_sednas_goes_on_and_the_scale_with_it() {
 /// The service goes as any other, with what Sedna made of it.
 #[tokio::test(start_paused = true)]
 async fn an_adopted_service_is_deleted_with_its_children() {
-    let world = sednas().await;
-    change_hands(&world).await;
+    let world = World::without_manager().await;
+    serve(&world).await;
+    train(&world).await;
+    take_over(&world).await;
     world
         .delete::<JointInferenceService>("helmet", &kube::api::DeleteParams::foreground())
         .await;
