@@ -132,7 +132,7 @@ impl Lent<'_> {
         for (name, program) in programs {
             let begun = Instant::now();
             let section = Section::of(name)?;
-            let of = |filter: &[String], without: &[&str]| {
+            let of = |filter: Vec<&str>, without: &[&str]| {
                 let mut run = self.command(program);
                 run.args(filter).args(["--skip", table::CHECK]).args(
                     section
@@ -144,11 +144,10 @@ impl Lent<'_> {
                 run
             };
             // A test program runs in the order of names.
-            let mut parts = match section.longest {
-                Some(longest) if arguments.filter.is_empty() => {
-                    vec![of(&[longest.to_owned()], &[]), of(&[], &[longest])]
-                }
-                _ => vec![of(&arguments.filter, &[])],
+            let mut parts = if section.longest.is_empty() || !arguments.filter.is_empty() {
+                vec![of(arguments.filter.iter().map(String::as_str).collect(), &[])]
+            } else {
+                vec![of(section.longest.to_vec(), &[]), of(vec![], section.longest)]
             };
             let again = |failed: &[String]| {
                 let mut run = self.command(program);
