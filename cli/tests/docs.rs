@@ -44,7 +44,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
         "the second step of .ci/run, with 1,000 objects",
     ),
     (
-        "SKERRY_OLDER=$(.ci/older) cargo test -p skerry --test delivery -- --ignored between_two_versions",
+        "SKERRY_OLDER=$(.ci/older) cargo test --test delivery -- --ignored between_two_versions",
         "a step of .ci/run",
     ),
     (
