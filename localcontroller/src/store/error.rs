@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi::SQLITE_ERROR};
 use thiserror::Error;
 
 /// Why the store could not do what it was asked. Cloning is cheap: one failed commit fails all who waited for it.
@@ -111,6 +111,13 @@ impl From<rusqlite::Error> for StoreError {
         | E::InvalidColumnType(..)
         | E::Utf8Error(..)
         | E::SqlInputError { .. } = error
+        {
+            return Self::damaged(error);
+        }
+        // What does not name the place in our SQL that they do not take.
+        if error
+            .sqlite_error()
+            .is_some_and(|error| error.extended_code == SQLITE_ERROR)
         {
             return Self::damaged(error);
         }

@@ -130,6 +130,28 @@ async fn what_was_never_written_so_is_damage() {
     }
 }
 
+#[tokio::test]
+async fn an_index_by_a_function_that_nobody_knows_is_damage() {
+    let home = home();
+    open(&home).await.close().await;
+    let spoil = "PRAGMA writable_schema = ON;
+                 UPDATE sqlite_schema SET sql = replace(sql, 'coalesce(', 'coblesce(') WHERE name = 'outbox_share'";
+    rusqlite::Connection::open(&home.path)
+        .unwrap()
+        .execute_batch(spoil)
+        .unwrap();
+    let store = open(&home).await;
+    let error = store.push(event("a", "x")).await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Damaged(why) if why.contains("coblesce")),
+        "{error}"
+    );
+    assert!(matches!(store.failure().await, StoreError::Damaged(_)));
+    let store = open(&home).await;
+    assert_eq!(store.moved_aside().len(), 1);
+    store.push(event("a", "x")).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nobody_waits_for_a_store_that_has_given_up() {
     for _ in 0..20 {

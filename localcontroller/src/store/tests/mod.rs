@@ -317,7 +317,7 @@ async fn one_call_that_fails_takes_no_other_with_it() {
     let store = open(&home).await;
     let fails = |database: &mut Database| {
         database.execute("INSERT INTO position VALUES (1, 'half')", [])?;
-        database.execute("INSERT INTO nonsense VALUES (1)", [])
+        database.execute("INSERT INTO position VALUES (2, 'there is one alone')", [])
     };
     let (before, failed, after) = tokio::join!(
         store.push(event("a", "before")),
