@@ -124,7 +124,8 @@ async fn nothing_that_was_promised_to_a_worker_is_lost_by_power_failures_without
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (mut random, disk, root) = (random(), Disk::default(), Root::new());
     disk.serve();
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // At an address that no connection comes from: whoever asks before it is up must not be given its port.
+    let free = TcpListener::bind("127.0.0.9:0").await.unwrap();
     let workers = free.local_addr().unwrap();
     drop(free);
     let mut cloud = Cloud::up().await;
