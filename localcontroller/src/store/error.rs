@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use rusqlite::{ErrorCode, ffi::SQLITE_ERROR};
+use rusqlite::ErrorCode;
 use thiserror::Error;
 
 /// Why the store could not do what it was asked. Cloning is cheap: one failed commit fails all who waited for it.
@@ -114,16 +114,10 @@ impl From<rusqlite::Error> for StoreError {
         {
             return Self::damaged(error);
         }
-        // What does not name the place in our SQL that they do not take.
-        if error
-            .sqlite_error()
-            .is_some_and(|error| error.extended_code == SQLITE_ERROR)
-        {
-            return Self::damaged(error);
-        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::DiskFull,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::damaged(error),
+            // Unknown is SQLITE_ERROR: such tables, too, where it does not say at which place of our SQL.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) => Self::damaged(error),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::InUse,
             _ => Self::Sqlite(Arc::new(error)),
         }

@@ -10,7 +10,7 @@ use skerry_sandbox::api::{Fault, Match};
 use skerry_tests::{World, world::MANAGER};
 use tokio::sync::OnceCell;
 
-use super::{serve, train};
+use super::sednas_under_ours;
 use crate::{
     JOB, edited,
     faults::{Life, Lived, assert_same, kill_after_each_write, live_in},
@@ -31,9 +31,7 @@ fn life_after_sedna(world: &World) -> LocalBoxFuture<'_, ()> {
 }
 
 async fn live(faults: impl FnOnce(&World)) -> Lived {
-    let world = World::without_manager().await;
-    serve(&world).await;
-    train(&world).await;
+    let world = sednas_under_ours().await;
     live_in(&world, life_after_sedna as Life, faults).await
 }
 

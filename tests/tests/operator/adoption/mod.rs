@@ -38,7 +38,16 @@ const SEDNA: &str = "sedna-gm";
 
 /// A cluster in which Sedna has run the service `helmet` and the job `surface`, and has been stopped.
 async fn sednas() -> World {
-    let world = World::with_definitions(&definitions()).await;
+    run_both(World::with_definitions(&definitions()).await).await
+}
+
+/// The same, but under our definitions.
+async fn sednas_under_ours() -> World {
+    run_both(World::without_manager().await).await
+}
+
+/// Sedna runs the service and the job.
+async fn run_both(world: World) -> World {
     serve(&world).await;
     train(&world).await;
     world

@@ -22,7 +22,7 @@ use skerry_tests::{
 };
 use skerry_workloads::ObjectKind;
 
-use super::{SEDNA, SERVICE, make, running, serve, take_over, train};
+use super::{SEDNA, SERVICE, make, running, sednas_under_ours, serve, take_over};
 use crate::{CLOUD, EDGE, READY, Service, image};
 
 /// The service alone, in our hands.
@@ -323,9 +323,7 @@ async fn an_autoscaler_of_sednas_goes_on_and_the_scale_with_it() {
 /// The service goes as any other, with what Sedna made of it.
 #[tokio::test(start_paused = true)]
 async fn an_adopted_service_is_deleted_with_its_children() {
-    let world = World::without_manager().await;
-    serve(&world).await;
-    train(&world).await;
+    let world = sednas_under_ours().await;
     take_over(&world).await;
     world
         .delete::<JointInferenceService>("helmet", &kube::api::DeleteParams::foreground())
