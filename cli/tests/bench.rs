@@ -8,22 +8,23 @@ mod common;
 use std::{collections::BTreeMap, fs::Permissions, os::unix::fs::PermissionsExt as _, process::Command};
 
 use common::{SKERRY, Sandbox};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::{
+    core::v1::{Namespace, Node},
+    rbac::v1::ClusterRoleBinding,
+};
 use kube::{
     Api, Client, Config, ResourceExt,
-    api::ListParams,
+    api::{ApiResource, ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
+    core::{DynamicObject, GroupVersionKind},
 };
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_bench_of_the_control_plane_prints_each_figure_and_leaves_nothing() {
-    // Another test may have been first.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let home = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);
-    let kubeconfig = Kubeconfig::read_from(&sandbox.kubeconfig).unwrap();
     let told = Command::new(SKERRY)
         .args([
             "bench",
@@ -81,16 +82,59 @@ async fn a_bench_of_the_control_plane_prints_each_figure_and_leaves_nothing() {
     assert!(rounds["api_calls.patch"][0].1 >= 10.0, "{rounds:?}");
     assert!(rounds["api_calls_throttled"].iter().all(|(_, value)| *value == 0.0));
 
+    assert_nothing_is_left(client(&sandbox).await).await;
+    sandbox.end(Signal::SIGTERM);
+}
+
+#[tokio::test]
+async fn a_bench_of_the_control_plane_lets_alone_what_others_declared() {
+    let home = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);
+    let client = client(&sandbox).await;
+    let model = json!({
+        "apiVersion": "sedna.io/v1alpha1",
+        "kind": "Model",
+        "metadata": {"name": "precious"},
+        "spec": {"url": "/models/precious.pb", "format": "pb"},
+    });
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("sedna.io", "v1alpha1", "Model"));
+    let models: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
+    let model = serde_json::from_value(model).unwrap();
+    models.create(&PostParams::default(), &model).await.unwrap();
+    let told = Command::new(SKERRY)
+        .args(["bench", "control-plane", "--services=1", "--jobs=0", "--kubeconfig"])
+        .arg(&sandbox.kubeconfig)
+        .output()
+        .unwrap();
+    assert_eq!(told.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&told.stderr);
+    assert!(
+        errors.contains("the Model default/precious") && errors.contains("--kubeconfig"),
+        "{errors}"
+    );
+    assert_nothing_is_left(client).await;
+    sandbox.end(Signal::SIGTERM);
+}
+
+async fn client(sandbox: &Sandbox) -> Client {
+    // Another test may have been first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let kubeconfig = Kubeconfig::read_from(&sandbox.kubeconfig).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let client = Client::try_from(config.unwrap()).unwrap();
-    let namespaces = Api::<Namespace>::all(client.clone()).list(&ListParams::default()).await;
-    let nodes = Api::<Node>::all(client).list(&ListParams::default()).await;
-    let names = namespaces.unwrap().into_iter().map(|namespace| namespace.name_any());
+    Client::try_from(config.unwrap()).unwrap()
+}
+
+async fn assert_nothing_is_left(client: Client) {
+    let all = ListParams::default();
+    let namespaces = Api::<Namespace>::all(client.clone()).list(&all).await.unwrap();
+    let nodes = Api::<Node>::all(client.clone()).list(&all).await.unwrap();
+    let bindings = Api::<ClusterRoleBinding>::all(client).list(&all).await.unwrap();
+    let names = namespaces.into_iter().map(|namespace| namespace.name_any());
+    let names = names.chain(nodes.into_iter().map(|node| node.name_any()));
     let names: Vec<_> = names
-        .chain(nodes.unwrap().into_iter().map(|node| node.name_any()))
+        .chain(bindings.into_iter().map(|binding| binding.name_any()))
         .collect();
     assert!(!names.iter().any(|name| name.contains("bench")), "{names:?}");
-    sandbox.end(Signal::SIGTERM);
 }
 
 /// Runs `skerry bench edge` with these arguments; what it prints: name, conditions, value.

@@ -161,10 +161,10 @@ impl Figure {
         self.conditions.get(of).and_then(Value::as_f64)
     }
 
-    /// How many resources there were; what all of them name is one Dataset and three Models.
+    /// How many resources there were; what all of a namespace name is one Dataset and three Models.
     fn resources(&self) -> f64 {
         let number = |of: &str| self.condition(of).unwrap_or_default();
-        number("services") + number("jobs") + 4.0
+        number("services") + number("jobs") + 4.0 * number("namespaces")
     }
 }
 

@@ -38,10 +38,18 @@ pub(super) struct Child {
     pub(super) since: Instant,
 }
 
-/// All children that are there, by kind and name.
-pub(super) type Seen = BTreeMap<(ObjectKind, String), Child>;
+/// Which child.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) kind: ObjectKind,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
 
-/// Watches over the children in a namespace. They end when this is dropped.
+/// All children that are there.
+pub(super) type Seen = BTreeMap<Key, Child>;
+
+/// Watches over the children in all namespaces of a load. They end when this is dropped.
 pub(super) struct Watched {
     seen: Arc<Mutex<Seen>>,
     changed: watch::Receiver<()>,
@@ -49,33 +57,30 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Begins to watch.
-    pub(super) fn start(client: &Client, namespace: &str, kinds: impl IntoIterator<Item = ObjectKind>) -> Self {
+    /// Begins to watch over the namespaces whose names begin so.
+    pub(super) fn start(client: &Client, namespaces: &str, kinds: impl IntoIterator<Item = ObjectKind>) -> Self {
         let seen = Arc::new(Mutex::new(Seen::new()));
         let (told, changed) = watch::channel(());
         let mut watches = JoinSet::new();
         for kind in kinds {
-            let (seen, told) = (seen.clone(), told.clone());
+            let notes = Notes {
+                namespaces: namespaces.to_owned(),
+                kind,
+                seen: seen.clone(),
+                told: told.clone(),
+            };
             // Only of Deployments anything but the metadata is looked at.
             if kind == ObjectKind::DEPLOYMENT {
-                let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource(kind));
+                let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
                 let image = |object: &DynamicObject| {
                     let image = object.data.pointer("/spec/template/spec/containers/0/image");
                     image.and_then(|image| Some(image.as_str()?.to_owned()))
                 };
-                watches.spawn(follow(
-                    watcher(api, watcher::Config::default()),
-                    kind,
-                    image,
-                    seen,
-                    told,
-                ));
+                watches.spawn(notes.follow(watcher(api, watcher::Config::default()), image));
             } else {
                 let none = |_: &PartialObjectMeta<DynamicObject>| None;
-                let api: Api<PartialObjectMeta<DynamicObject>> =
-                    Api::namespaced_with(client.clone(), namespace, &resource(kind));
-                let events = watcher(api, watcher::Config::default());
-                watches.spawn(follow(events, kind, none, seen, told));
+                let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client.clone(), &resource(kind));
+                watches.spawn(notes.follow(watcher(api, watcher::Config::default()), none));
             }
         }
         Self {
@@ -112,57 +117,74 @@ impl Watched {
     }
 }
 
-/// Takes down what a watch tells, for ever.
-async fn follow<K: ResourceExt>(
-    events: impl Stream<Item = Result<Event<K>, watcher::Error>>,
+/// Where what a watch tells is taken down.
+struct Notes {
+    /// How the namespaces that count begin.
+    namespaces: String,
     kind: ObjectKind,
-    image: impl Fn(&K) -> Option<String>,
     seen: Arc<Mutex<Seen>>,
     told: watch::Sender<()>,
-) {
-    let mut events = std::pin::pin!(events);
-    let mut listed = BTreeSet::new();
-    while let Some(event) = events.next().await {
-        let mut seen = seen.lock();
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => {
-                listed.insert(object.name_any());
-                take(&mut seen, kind, &object, image(&object));
-            }
-            Ok(Event::InitDone) => seen.retain(|(known, name), _| *known != kind || listed.contains(name)),
-            Ok(Event::Apply(object)) => take(&mut seen, kind, &object, image(&object)),
-            Ok(Event::Delete(object)) => drop(seen.remove(&(kind, object.name_any()))),
-            Err(error) => tracing::debug!(kind = kind.kind, %error, "a watch failed and is tried again"),
-        }
-        drop(seen);
-        told.send_replace(());
-    }
 }
 
-fn take(seen: &mut Seen, kind: ObjectKind, object: &impl ResourceExt, image: Option<String>) {
-    let Some(owner) = object
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true))
-    else {
-        return;
-    };
-    let key = (kind, object.name_any());
-    let uid = object.uid().unwrap_or_default();
-    let as_before = |known: &Child| known.uid == uid && known.image == image;
-    if !seen.get(&key).is_some_and(as_before) {
-        let owner = (owner.kind.clone(), owner.name.clone());
-        let since = Instant::now();
-        seen.insert(
-            key,
-            Child {
-                uid,
-                owner,
-                image,
-                since,
-            },
-        );
+impl Notes {
+    /// Takes down what a watch tells, for ever.
+    async fn follow<K: ResourceExt>(
+        self,
+        events: impl Stream<Item = Result<Event<K>, watcher::Error>>,
+        image: impl Fn(&K) -> Option<String>,
+    ) {
+        let mut events = std::pin::pin!(events);
+        let mut listed = BTreeSet::new();
+        while let Some(event) = events.next().await {
+            let mut seen = self.seen.lock();
+            match event {
+                Ok(Event::Init) => listed.clear(),
+                Ok(Event::InitApply(object)) => {
+                    listed.insert(self.key(&object));
+                    self.take(&mut seen, &object, image(&object));
+                }
+                Ok(Event::InitDone) => seen.retain(|key, _| key.kind != self.kind || listed.contains(key)),
+                Ok(Event::Apply(object)) => self.take(&mut seen, &object, image(&object)),
+                Ok(Event::Delete(object)) => drop(seen.remove(&self.key(&object))),
+                Err(error) => tracing::debug!(kind = self.kind.kind, %error, "a watch failed and is tried again"),
+            }
+            drop(seen);
+            self.told.send_replace(());
+        }
+    }
+
+    fn key(&self, object: &impl ResourceExt) -> Key {
+        Key {
+            kind: self.kind,
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+        }
+    }
+
+    fn take(&self, seen: &mut Seen, object: &impl ResourceExt, image: Option<String>) {
+        let owners = object.owner_references();
+        let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+            return;
+        };
+        let key = self.key(object);
+        if !key.namespace.starts_with(&self.namespaces) {
+            return;
+        }
+        let uid = object.uid().unwrap_or_default();
+        let as_before = |known: &Child| known.uid == uid && known.image == image;
+        if !seen.get(&key).is_some_and(as_before) {
+            let owner = (owner.kind.clone(), owner.name.clone());
+            let since = Instant::now();
+            seen.insert(
+                key,
+                Child {
+                    uid,
+                    owner,
+                    image,
+                    since,
+                },
+            );
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `skerry bench control-plane`: the manager on a control plane, with a load and with twice that.
 //!
-//! Each round has a manager, a namespace and a load of its own: declared, edited, its children deleted all at once, and
+//! Each round has a manager, namespaces and a load of its own: declared, edited, its children deleted all at once, and
 //! made again. The nodes are stand-ins; the manager, the API server and the controllers are what they are.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -13,14 +13,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    children::{Seen, Watched},
+    alone,
+    children::{Key, Seen, Watched},
     figures::{self, Round, percentile},
     load::{Families, Load, SERVICE, Size},
     manager::{Manager, Setup},
-    place::{Plane, refused},
+    place::{Plane, load_of, refused},
 };
 use crate::failure::Failure;
 
+/// The namespaces that the first load is in; twice as much is in twice as many. Several controllers of Kubernetes go through all of
+/// a namespace for each change in it, so what it recommends at most for one is 2,000 Deployments and 3,000 pods
+/// (sig-scalability, thresholds), of which 2,000 services would have 4,000 of each.
+const NAMESPACES: u32 = 10;
 /// Requests of the bench at once: about what many users together send.
 const AT_ONCE: usize = 32;
 /// Whatever takes longer has failed.
@@ -41,7 +46,8 @@ const CHURNS: [Churn; 2] = [
 /// What to measure on.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Kubeconfig of an administrator of the control plane; the bench makes namespaces and two nodes, and takes them away
+    /// Kubeconfig of an administrator of a control plane that nobody else uses; the bench makes namespaces and two nodes, and
+    /// takes them away
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
     /// How many services the first round has; the second has twice as many
@@ -71,6 +77,7 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
 }
 
 async fn rounds(plane: &Plane, size: Size) -> Result<(Round, Round), Failure> {
+    alone::check(&plane.client).await?;
     Ok((round(plane, 1, size).await?, round(plane, 2, size.doubled()).await?))
 }
 
@@ -78,19 +85,21 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
     let folder = tempfile::tempdir().map_err(|error| Failure::new(error, "see whether the disk is full"))?;
     let namespace = plane.namespace(number).await?;
     let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
-    let load = Load::new(size, &plane.cloud, &plane.edge);
+    let setup = Setup::new(&kubeconfig, &namespace, folder.path())?.everywhere();
+    let namespaces = plane.namespaces_of_load(&namespace, NAMESPACES * number).await?;
+    let conditions = conditions(plane, size, namespaces.len()).await?;
+    let load = Load::new(size, namespaces, &plane.cloud, &plane.edge);
     let mut bench = Bench {
         plane,
         watched: Watched::start(
             &plane.client,
-            &namespace,
+            &load_of(&namespace),
             [ObjectKind::DEPLOYMENT, ObjectKind::SERVICE, ObjectKind::POD],
         ),
-        manager: Manager::start(&Setup::new(&kubeconfig, &namespace, folder.path())?).await?,
+        manager: Manager::start(&setup).await?,
         families: load.families()?,
-        round: Round::new(conditions(plane, size).await?),
+        round: Round::new(conditions),
         load,
-        namespace,
     };
     say(number, "declaring");
     bench.declare().await?;
@@ -103,15 +112,10 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
     bench.costs().await?;
     say(number, "deleting everything");
     bench.empty().await?;
-    let Bench {
-        manager,
-        round,
-        namespace,
-        ..
-    } = bench;
+    let Bench { manager, round, .. } = bench;
     say(number, "cleaning up");
     manager.end().await;
-    plane.clean(&namespace).await?;
+    plane.clean(number).await?;
     say(number, "done");
     Ok(round)
 }
@@ -120,12 +124,14 @@ fn say(round: u32, what: &str) {
     super::say(&format!("round {round}: {what}"));
 }
 
-async fn conditions(plane: &Plane, size: Size) -> Result<Map<String, Value>, Failure> {
+async fn conditions(plane: &Plane, size: Size, namespaces: usize) -> Result<Map<String, Value>, Failure> {
     let server = plane.version().await?;
-    Ok(figures::conditions(
-        [("services", json!(size.services)), ("jobs", json!(size.jobs))],
-        &server,
-    ))
+    let own = [
+        ("services", json!(size.services)),
+        ("jobs", json!(size.jobs)),
+        ("namespaces", json!(namespaces)),
+    ];
+    Ok(figures::conditions(own, &server))
 }
 
 /// All services edited, then all children deleted.
@@ -156,7 +162,6 @@ struct Bench<'a> {
     families: Families,
     round: Round,
     load: Load,
-    namespace: String,
 }
 
 impl Bench<'_> {
@@ -169,12 +174,12 @@ impl Bench<'_> {
 
     /// From the first resource that is declared to the last child that is there.
     async fn declare(&mut self) -> Result<(), Failure> {
-        for (kind, object) in self.load.shared() {
-            self.create(kind, object).await?;
+        for (namespace, kind, object) in self.load.shared() {
+            self.create(namespace, kind, object).await?;
         }
         let begun = Instant::now();
         stream::iter(self.load.resources())
-            .map(|(kind, object)| self.create(kind, object))
+            .map(|(namespace, kind, object)| self.create(namespace, kind, object))
             .buffer_unordered(AT_ONCE)
             .try_collect::<()>()
             .await?;
@@ -192,10 +197,10 @@ impl Bench<'_> {
         Ok(())
     }
 
-    async fn create(&self, kind: ObjectKind, object: serde_json::Value) -> Result<(), Failure> {
+    async fn create(&self, namespace: &str, kind: ObjectKind, object: Value) -> Result<(), Failure> {
         let object = serde_json::from_value(object)
             .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
-        let api = self.plane.api(kind, &self.namespace);
+        let api = self.plane.api(kind, namespace);
         api.create(&PostParams::default(), &object)
             .await
             .map(drop)
@@ -204,13 +209,13 @@ impl Bench<'_> {
 
     /// Edits every service; an edit is done when the Deployment at the edge carries it.
     async fn edit(&mut self, churn: &Churn) -> Result<(), Failure> {
-        let services = self.plane.api(SERVICE, &self.namespace);
         let edit = self.load.edit(churn.image);
         let begun = Instant::now();
-        let sent: Vec<(String, Instant)> = stream::iter((0..self.load.size.services).map(Load::name))
-            .map(async |name| {
-                let sent = Instant::now();
-                services
+        let sent: Vec<(String, Instant)> = stream::iter(self.load.services())
+            .map(async |(namespace, number)| {
+                let (name, sent) = (Load::name(number), Instant::now());
+                self.plane
+                    .api(SERVICE, namespace)
                     .patch(&name, &PatchParams::default(), &Patch::Merge(&edit))
                     .await
                     .map_err(refused)?;
@@ -265,9 +270,7 @@ impl Bench<'_> {
                 resource_version: None,
             })
         };
-        let children = before
-            .iter()
-            .map(|((kind, name), child)| (*kind, name.clone(), this(&child.uid)));
+        let children = before.iter().map(|(key, child)| (key.clone(), this(&child.uid)));
         self.delete(children).await?;
         self.watched
             .until("all children made again", PATIENCE, |seen| {
@@ -275,7 +278,7 @@ impl Bench<'_> {
                     .iter()
                     .filter(|(key, child)| before.get(key).is_none_or(|old| old.uid != child.uid));
                 self.families
-                    .complete_among(new.map(|(key, child)| (key.0, child.owner.0.as_str())))
+                    .complete_among(new.map(|(key, child)| (key.kind, child.owner.0.as_str())))
             })
             .await?;
         let again = last_change(&self.watched.seen(), begun);
@@ -287,14 +290,15 @@ impl Bench<'_> {
     }
 
     /// Deletes these one by one, for an API server gives up a large collection after a minute. Some may be gone already.
-    async fn delete(&self, objects: impl Iterator<Item = (ObjectKind, String, DeleteParams)>) -> Result<(), Failure> {
+    async fn delete(&self, objects: impl Iterator<Item = (Key, DeleteParams)>) -> Result<(), Failure> {
         stream::iter(objects)
-            .map(
-                async |(kind, name, how)| match self.plane.api(kind, &self.namespace).delete(&name, &how).await {
+            .map(async |(key, how)| {
+                let api = self.plane.api(key.kind, &key.namespace);
+                match api.delete(&key.name, &how).await {
                     Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
                     other => other.map(drop).map_err(refused),
-                },
-            )
+                }
+            })
             .buffer_unordered(AT_ONCE)
             .try_collect()
             .await
@@ -319,13 +323,14 @@ impl Bench<'_> {
 
     /// Deletes everything that was declared.
     async fn empty(&mut self) -> Result<(), Failure> {
-        let resources = self.load.resources().map(|(kind, resource)| {
-            let name = resource
-                .pointer("/metadata/name")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned();
-            (kind, name, DeleteParams::background())
+        let resources = self.load.resources().map(|(namespace, kind, resource)| {
+            let name = resource.pointer("/metadata/name").and_then(Value::as_str);
+            let key = Key {
+                kind,
+                namespace: namespace.to_owned(),
+                name: name.unwrap_or_default().to_owned(),
+            };
+            (key, DeleteParams::background())
         });
         self.delete(resources).await?;
         let ours = |seen: &Seen| seen.values().filter(|child| Families::ours(&child.owner.0)).count();

@@ -32,42 +32,47 @@ pub(super) const JOB: ObjectKind = ObjectKind::FEDERATED_LEARNING_JOB;
 /// How many children of each kind one resource has.
 type Family = BTreeMap<ObjectKind, usize>;
 
-/// The load of one namespace.
+/// The load of some namespaces: each has as much of it as any other, or one less.
 pub(super) struct Load {
     pub(super) size: Size,
+    namespaces: Vec<String>,
     cloud: String,
     edge: String,
 }
 
 impl Load {
-    /// So much of it, on these nodes.
-    pub(super) fn new(size: Size, cloud: &str, edge: &str) -> Self {
+    /// So much of it, in these namespaces, on these nodes.
+    pub(super) fn new(size: Size, namespaces: Vec<String>, cloud: &str, edge: &str) -> Self {
         Self {
             size,
+            namespaces,
             cloud: cloud.to_owned(),
             edge: edge.to_owned(),
         }
     }
 
-    /// What services and jobs refer to.
-    pub(super) fn shared(&self) -> Vec<(ObjectKind, Value)> {
-        let model = |name: &str| {
-            let spec = json!({"url": format!("/var/lib/skerry/bench/{name}.json"), "format": "json"});
-            (ObjectKind::MODEL, object(ObjectKind::MODEL, name, &spec))
-        };
-        let dataset = json!({"url": "/var/lib/skerry/bench/data.csv", "format": "csv", "nodeName": self.edge});
-        vec![
-            model("small"),
-            model("large"),
-            model("learned"),
-            (ObjectKind::DATASET, object(ObjectKind::DATASET, "data", &dataset)),
-        ]
+    /// What services and jobs refer to, in each namespace.
+    pub(super) fn shared(&self) -> impl Iterator<Item = (&str, ObjectKind, Value)> {
+        let of = |namespace| shared(&self.edge).map(|(kind, object)| (namespace, kind, object));
+        self.namespaces.iter().flat_map(move |namespace| of(namespace.as_str()))
     }
 
-    /// All services and jobs.
-    pub(super) fn resources(&self) -> impl Iterator<Item = (ObjectKind, Value)> {
-        let services = (0..self.size.services).map(|number| (SERVICE, self.service(number)));
-        services.chain((0..self.size.jobs).map(|number| (JOB, self.job(number))))
+    /// All services and jobs, and the namespace of each.
+    pub(super) fn resources(&self) -> impl Iterator<Item = (&str, ObjectKind, Value)> {
+        let services = self
+            .services()
+            .map(|(namespace, number)| (namespace, SERVICE, self.service(number)));
+        let jobs = self.in_turn(self.size.jobs);
+        services.chain(jobs.map(|(namespace, number)| (namespace, JOB, self.job(number))))
+    }
+
+    /// The namespace of each service by its number, which no two of them share.
+    pub(super) fn services(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.in_turn(self.size.services)
+    }
+
+    fn in_turn(&self, count: u32) -> impl Iterator<Item = (&str, u32)> {
+        self.namespaces.iter().map(String::as_str).cycle().zip(0..count)
     }
 
     /// The name of a service.
@@ -115,7 +120,7 @@ impl Load {
 
     /// The children of one service and of one job, by the decision itself.
     fn family_of_each(&self) -> Result<BTreeMap<ObjectKind, Family>, Failure> {
-        let mut documents: Vec<Value> = self.shared().into_iter().map(|(_, object)| object).collect();
+        let mut documents: Vec<Value> = shared(&self.edge).into_iter().map(|(_, object)| object).collect();
         documents.extend([self.service(0), self.job(0)]);
         let plans = skerry_workloads::offline(&documents, &Settings::default())
             .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
@@ -147,7 +152,7 @@ impl Families {
 
     /// Whether all children are among what was seen.
     pub(super) fn complete(&self, seen: &Seen) -> bool {
-        self.complete_among(seen.iter().map(|(key, child)| (key.0, child.owner.0.as_str())))
+        self.complete_among(seen.iter().map(|(key, child)| (key.kind, child.owner.0.as_str())))
     }
 
     /// Whether these children, by kind and kind of owner, are all.
@@ -161,6 +166,21 @@ impl Families {
         }
         missing.values().all(|number| *number == 0)
     }
+}
+
+/// What all services and jobs of a namespace refer to.
+pub(super) fn shared(edge: &str) -> [(ObjectKind, Value); 4] {
+    let model = |name: &str| {
+        let spec = json!({"url": format!("/var/lib/skerry/bench/{name}.json"), "format": "json"});
+        (ObjectKind::MODEL, object(ObjectKind::MODEL, name, &spec))
+    };
+    let dataset = json!({"url": "/var/lib/skerry/bench/data.csv", "format": "csv", "nodeName": edge});
+    [
+        model("small"),
+        model("large"),
+        model("learned"),
+        (ObjectKind::DATASET, object(ObjectKind::DATASET, "data", &dataset)),
+    ]
 }
 
 /// A service with a worker on each of two nodes.
@@ -202,18 +222,35 @@ fn template(node: &str, image: &str) -> Value {
 mod tests {
     use super::*;
 
+    fn load(services: u32, jobs: u32) -> Load {
+        let namespaces = vec!["one".to_owned(), "two".to_owned()];
+        Load::new(Size { services, jobs }, namespaces, "cloud", "edge")
+    }
+
     #[test]
     fn a_service_has_two_deployments_and_a_job_three_pods() {
-        let load = Load::new(Size { services: 1, jobs: 1 }, "cloud", "edge");
-        let families = load.family_of_each().unwrap();
+        let families = load(1, 1).family_of_each().unwrap();
         assert_eq!(families[&SERVICE][&ObjectKind::DEPLOYMENT], 2);
         assert_eq!(families[&JOB][&ObjectKind::POD], 3);
     }
 
     #[test]
+    fn each_namespace_has_its_share_and_what_that_refers_to() {
+        let load = load(5, 2);
+        let of = |wanted: &str, kind: ObjectKind| {
+            let resources = load.shared().chain(load.resources());
+            resources
+                .filter(|(namespace, found, _)| *namespace == wanted && *found == kind)
+                .count()
+        };
+        assert_eq!((of("one", SERVICE), of("two", SERVICE)), (3, 2));
+        assert_eq!((of("one", JOB), of("two", JOB)), (1, 1));
+        assert_eq!((of("one", ObjectKind::MODEL), of("two", ObjectKind::MODEL)), (3, 3));
+    }
+
+    #[test]
     fn children_of_others_do_not_count() {
-        let load = Load::new(Size { services: 1, jobs: 0 }, "cloud", "edge");
-        let families = load.families().unwrap();
+        let families = load(1, 0).families().unwrap();
         let mut children: Vec<_> = families
             .0
             .iter()

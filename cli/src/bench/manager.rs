@@ -34,7 +34,10 @@ const START: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     kubeconfig: PathBuf,
+    /// Where it lives.
     namespace: String,
+    /// Whether it looks after all namespaces, and not just its own.
+    everywhere: bool,
     logs: PathBuf,
     admin: SocketAddr,
     /// Where nodes connect in plain.
@@ -44,16 +47,25 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// For one namespace, without TLS.
+    /// For one namespace, in which it lives, without TLS.
     pub(super) fn new(kubeconfig: &Path, namespace: &str, logs: &Path) -> Result<Self, Failure> {
         Ok(Self {
             kubeconfig: kubeconfig.to_owned(),
             namespace: namespace.to_owned(),
+            everywhere: false,
             logs: logs.to_owned(),
             admin: loopback()?,
             plain: loopback()?,
             tls: None,
         })
+    }
+
+    /// The same for all namespaces, as the chart installs it.
+    pub(super) fn everywhere(self) -> Self {
+        Self {
+            everywhere: true,
+            ..self
+        }
     }
 
     /// The same, and nodes can connect over TLS.
@@ -100,8 +112,6 @@ impl Manager {
             "globalmanager",
             "--kubeconfig",
             &kubeconfig,
-            "--namespace",
-            &setup.namespace,
             "--lease-namespace",
             &setup.namespace,
             "--websocket-address",
@@ -111,6 +121,9 @@ impl Manager {
             "--admin-address",
             &admin,
         ];
+        if !setup.everywhere {
+            arguments.extend(["--namespace", &setup.namespace]);
+        }
         arguments.extend(tls.iter().flat_map(|address| ["--edge-tls-address", address]));
         let process = Process::start("globalmanager", &arguments, &[], &setup.logs)?;
         let costs = Costs::of(&process).ok_or_else(|| Failure::new("the manager ended at once", setup.hint()))?;

@@ -3,6 +3,7 @@
 //! A bench prints figures. It judges them where all were measured at the sizes that their bounds are for; elsewhere that is left to
 //! whoever runs it.
 
+mod alone;
 mod children;
 mod control_plane;
 mod costs;

@@ -1,4 +1,4 @@
-//! Where the bench works: a namespace and two stand-in nodes of its own, and a manager that may do there what it likes,
+//! Where the bench works: namespaces and two stand-in nodes of its own, and a manager that may do there what it likes,
 //! and has the rank at the API server that any workload has.
 
 use std::{
@@ -10,18 +10,18 @@ use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         core::v1::{Namespace, Node},
-        rbac::v1::RoleBinding,
+        rbac::v1::{ClusterRoleBinding, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, Config,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    Api, Client, Config, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::{DynamicObject, ObjectMeta},
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use skerry_sandbox::{
     api::Clock,
     cluster::{FakeKubelet, NodeSpec},
@@ -93,36 +93,58 @@ impl Plane {
         })
     }
 
-    /// A namespace, with a manager's account in it.
+    /// The namespace of a round's manager, with its account, which may do everything in it.
     pub(super) async fn namespace(&self, round: u32) -> Result<String, Failure> {
-        let name = format!("{}-{round}", self.run);
+        let name = self.name(round);
+        self.create(&name).await?;
+        let bindings: Api<RoleBinding> = Api::namespaced(self.client.clone(), &name);
+        bindings
+            .patch(
+                ACCOUNT,
+                &PatchParams::apply("skerry-bench"),
+                &Patch::Apply(binding("RoleBinding", ACCOUNT, &name)),
+            )
+            .await
+            .map_err(refused)?;
+        Ok(name)
+    }
+
+    /// So many namespaces for the load of a round, whose manager may do everything everywhere from then on.
+    pub(super) async fn namespaces_of_load(&self, manager: &str, number: u32) -> Result<Vec<String>, Failure> {
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
+        bindings
+            .patch(
+                manager,
+                &PatchParams::apply("skerry-bench"),
+                &Patch::Apply(binding("ClusterRoleBinding", manager, manager)),
+            )
+            .await
+            .map_err(refused)?;
+        let mut names = Vec::new();
+        for index in 0..number {
+            let name = format!("{}{index}", load_of(manager));
+            self.create(&name).await?;
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    async fn create(&self, namespace: &str) -> Result<(), Failure> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let metadata = ObjectMeta {
-            name: Some(name.clone()),
+            name: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         };
         let namespace = Namespace {
             metadata,
             ..Namespace::default()
         };
-        namespaces
-            .create(&PostParams::default(), &namespace)
-            .await
-            .map_err(refused)?;
-        let bindings: Api<RoleBinding> = Api::namespaced(self.client.clone(), &name);
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": ACCOUNT},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": name}],
-        });
-        let how = PatchParams::apply("skerry-bench");
-        bindings
-            .patch(ACCOUNT, &how, &Patch::Apply(binding))
-            .await
-            .map_err(refused)?;
-        Ok(name)
+        let how = PostParams::default();
+        namespaces.create(&how, &namespace).await.map(drop).map_err(refused)
+    }
+
+    fn name(&self, round: u32) -> String {
+        format!("{}-{round}", self.run)
     }
 
     /// A kubeconfig with which the manager speaks as the account of a namespace.
@@ -159,37 +181,73 @@ impl Plane {
         Ok(self.client.apiserver_version().await.map_err(refused)?.git_version)
     }
 
-    /// Deletes a namespace, and waits until nothing of it is left.
-    pub(super) async fn clean(&self, namespace: &str) -> Result<(), Failure> {
+    /// Deletes what was made for a round, and waits until nothing of it is left.
+    pub(super) async fn clean(&self, round: u32) -> Result<(), Failure> {
+        let manager = self.name(round);
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        match namespaces.delete(namespace, &DeleteParams::background()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-            deleted => deleted.map_err(refused)?,
+        let left = async || {
+            let all = namespaces
+                .list_metadata(&ListParams::default())
+                .await
+                .map_err(refused)?;
+            let names = all.items.into_iter().map(|namespace| namespace.name_any());
+            let ours = |name: &String| *name == manager || name.starts_with(&load_of(&manager));
+            Ok::<Vec<String>, Failure>(names.filter(ours).collect())
         };
+        for namespace in left().await? {
+            let how = DeleteParams::background();
+            unless_gone(namespaces.delete(&namespace, &how).await)?;
+        }
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
+        unless_gone(bindings.delete(&manager, &DeleteParams::default()).await)?;
         let gone = async {
-            while namespaces.get_opt(namespace).await.map_err(refused)?.is_some() {
+            while !left().await?.is_empty() {
                 sleep(LOOK).await;
             }
             Ok(())
         };
         timeout(CLEANING, gone).await.unwrap_or_else(|_| {
             Err(Failure::new(
-                format!("the namespace {namespace} is not gone within {CLEANING:?}"),
-                "its status says what is left in it",
+                format!("the namespaces of {manager} are not gone within {CLEANING:?}"),
+                "the status of each says what is left in it",
             ))
         })
     }
 
-    /// Takes the nodes away, and namespaces that an interrupted round left.
+    /// Takes the nodes away, and what an interrupted round left.
     pub(super) async fn leave(self) -> Result<(), Failure> {
         for round in [1, 2] {
-            self.clean(&format!("{}-{round}", self.run)).await?;
+            self.clean(round).await?;
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
         for node in [&self.cloud, &self.edge] {
             nodes.delete(node, &DeleteParams::default()).await.map_err(refused)?;
         }
         Ok(())
+    }
+}
+
+/// The account of a manager's namespace bound to the role of an administrator.
+fn binding(kind: &str, name: &str, manager: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": manager}],
+    })
+}
+
+/// How the namespaces of a load begin, whose manager is in this one.
+pub(super) fn load_of(manager: &str) -> String {
+    format!("{manager}-")
+}
+
+/// What was to be deleted and was not there is gone.
+fn unless_gone<T>(deleted: kube::Result<T>) -> Result<(), Failure> {
+    match deleted {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted.map(drop).map_err(refused),
     }
 }
 

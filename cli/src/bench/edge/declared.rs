@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     super::{
-        load::{self, Load, Size},
+        load::{self, Load},
         place::{Plane, refused},
     },
     clock,
@@ -94,8 +94,7 @@ impl<'a> Declared<'a> {
     /// Declares all of them; what they refer to before.
     pub(super) async fn declare(&self) -> Result<(), Failure> {
         if self.kind == Kind::Service {
-            let size = Size { services: 0, jobs: 0 };
-            for (kind, object) in Load::new(size, &self.plane.cloud, &self.plane.edge).shared() {
+            for (kind, object) in load::shared(&self.plane.edge) {
                 create(&self.plane.api(kind, &self.namespace), object).await?;
             }
         }
