@@ -10,6 +10,9 @@ mod memory;
 #[path = "attacks/net.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod net;
+#[path = "attacks/wire.rs"]
+#[allow(dead_code, reason = "no test uses all of it")]
+mod wire;
 
 use std::{process::Command, sync::Arc};
 
@@ -19,7 +22,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 use memory::{MOST, from, resident};
-use net::{Wire, World};
+use net::World;
 use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
 use skerry_crds::names::identity::AUTHORITY;
 use skerry_edge::{
@@ -36,6 +39,7 @@ use tokio::{
     time::{Duration, timeout},
 };
 use tokio_rustls::TlsConnector;
+use wire::Wire;
 
 /// A manager that serves nodes over TLS, those that are to join, too.
 async fn serving() -> World {
@@ -90,7 +94,7 @@ async fn half(wire: &mut Wire<DuplexStream>, config: Arc<ClientConfig>) {
     client.write_tls(&mut hello).unwrap();
     wire.0.write_all(&hello).await.unwrap();
     assert!(
-        wire.0.read(&mut [0; net::PIPE]).await.unwrap() > 0,
+        wire.0.read(&mut [0; wire::PIPE]).await.unwrap() > 0,
         "the manager answers"
     );
     press(wire, &record(23, 16 << 10)[..16 << 10]).await;
@@ -110,7 +114,7 @@ async fn asking(wire: Wire<DuplexStream>, config: Arc<ClientConfig>, asks: &[u8]
 
 /// The head of an upgrade that has as many bytes as are read of one, and does not end.
 fn endless_head() -> Vec<u8> {
-    let mut head = net::UPGRADE.strip_suffix("\r\n").unwrap().as_bytes().to_vec();
+    let mut head = wire::UPGRADE.strip_suffix("\r\n").unwrap().as_bytes().to_vec();
     head.extend(b"x: ");
     head.resize(HEAD_BYTES - 1, b'x');
     head

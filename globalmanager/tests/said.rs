@@ -12,11 +12,14 @@ mod memory;
 #[path = "attacks/net.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod net;
+#[path = "attacks/wire.rs"]
+#[allow(dead_code, reason = "no test uses all of it")]
+mod wire;
 
 use memory::resident;
-use net::{Line, TEXT, Wire, World, head, hello};
-use serde_json::{Value, json};
+use net::World;
 use skerry_edge::limits;
+use wire::{TEXT, head, hello};
 
 /// What `docs/edge-limits.md` says of messages, but for what each of as many as there may be can bring all the same.
 const MOST_OF_MESSAGES: usize = 80 << 20;
@@ -74,11 +77,13 @@ async fn what_they_claim_to_hold(world: &World) {
     const EACH: usize = 50_000;
     let (before, mut held) = (resident(), Vec::new());
     for node in 0..limits::SAID_ROWS / EACH {
-        let (wire, last) = claimant(world, &format!("claimant-{node}"), EACH).await;
+        let node = format!("claimant-{node}");
+        let mut wire = world.come(&node).await;
+        let last = wire.claim(&hello(&node), EACH).await;
         assert!(last["synced"].is_object(), "{last}");
         held.push(wire);
     }
-    let (_, last) = claimant(world, "one-more", EACH).await;
+    let last = world.come("one-more").await.claim(&hello("one-more"), EACH).await;
     assert!(last["restarting"].is_object(), "it is to come back: {last}");
     let growth = resident().saturating_sub(before);
     println!("claims: {} MiB", growth >> 20);
@@ -89,33 +94,6 @@ async fn what_they_claim_to_hold(world: &World) {
     );
     drop(held);
     world.sessions(0).await;
-    let (_wire, last) = claimant(world, "one-more", EACH).await;
+    let last = world.come("one-more").await.claim(&hello("one-more"), EACH).await;
     assert!(last["synced"].is_object(), "once there is room: {last}");
-}
-
-/// A node that claims to hold so many objects, and the last that it was told.
-async fn claimant(world: &World, node: &str, claimed: usize) -> (Wire<Line>, Value) {
-    const A_TIME: usize = 1_000;
-    let mut wire = world.come(node).await;
-    wire.upgrade().await;
-    wire.text(&hello(node)).await.unwrap();
-    let welcome = wire.frame().await;
-    let digest = welcome["welcome"]["start"]["digest"]["chunks"].as_array();
-    let mut named: Vec<_> = (0..digest.unwrap().len()).collect();
-    for from in (0..claimed).step_by(A_TIME) {
-        let rows: Vec<_> = (from..claimed.min(from + A_TIME))
-            .map(|i| {
-                let object = json!({"kind": "invented", "namespace": "default", "name": format!("i{i}")});
-                json!({"key": {"object": object}, "uid": "u", "generation": 1, "hash": "0".repeat(64)})
-            })
-            .collect();
-        let more = from + A_TIME < claimed;
-        let frame = json!({"rows": {"chunks": named, "rows": rows, "more": more}});
-        if wire.text(&frame.to_string()).await.is_err() {
-            break;
-        }
-        named.clear();
-    }
-    let last = wire.frame().await;
-    (wire, last)
 }

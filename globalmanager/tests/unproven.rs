@@ -11,14 +11,18 @@ mod memory;
 #[path = "attacks/net.rs"]
 #[allow(dead_code, reason = "no test uses all of it")]
 mod net;
+#[path = "attacks/wire.rs"]
+#[allow(dead_code, reason = "no test uses all of it")]
+mod wire;
 
 use memory::{MOST, from, resident};
-use net::{TEXT, World, head};
+use net::World;
 use skerry_edge::limits;
 use tokio::{
     io::AsyncWriteExt as _,
     time::{Duration, timeout},
 };
+use wire::{TEXT, head};
 
 #[tokio::test(start_paused = true)]
 async fn those_who_have_proven_nothing_hold_little_memory() {
@@ -30,12 +34,12 @@ async fn those_who_have_proven_nothing_hold_little_memory() {
         assert!(wire.upgrade().await.starts_with("HTTP/1.1 101"));
         // The largest message that may be, of which all that may come before a hello comes.
         let mut most = head(TEXT, true, limits::MAX_UPSTREAM as u64);
-        most.resize(limits::BEFORE_HELLO - net::UPGRADE.len(), b' ');
+        most.resize(limits::BEFORE_HELLO - wire::UPGRADE.len(), b' ');
         wire.0.write_all(&most).await.unwrap();
         held.push(wire);
     }
     let mut more = world.dial_from([10, 9, 0, 250]);
-    let more = timeout(Duration::from_millis(1), more.0.write_all(&[b' '; 2 * net::PIPE])).await;
+    let more = timeout(Duration::from_millis(1), more.0.write_all(&[b' '; 2 * wire::PIPE])).await;
     assert!(more.is_ok_and(|sent| sent.is_err()), "one more is not taken");
     assert_eq!(world.hub.snapshot().unproven, limits::UNPROVEN);
     let growth = resident().saturating_sub(before);

@@ -9,7 +9,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::net::{CONTINUED, PIPE, TEXT, UPGRADE, Wire, World, about, head};
+use super::{
+    net::{World, about},
+    wire::{CONTINUED, PIPE, TEXT, UPGRADE, Wire, head},
+};
 
 const MIB: u64 = 1 << 20;
 

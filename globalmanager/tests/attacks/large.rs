@@ -9,7 +9,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::net::{CONTINUED, PIPE, TEXT, World, head, hello, whole};
+use super::{
+    net::World,
+    wire::{CONTINUED, PIPE, TEXT, head, hello, whole},
+};
 
 const MIB: u64 = 1 << 20;
 

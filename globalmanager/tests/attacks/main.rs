@@ -25,3 +25,4 @@ mod many;
 mod net;
 mod repeated;
 mod slow;
+mod wire;

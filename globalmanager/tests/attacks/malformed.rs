@@ -2,7 +2,10 @@
 
 use rstest::rstest;
 
-use super::net::{BINARY, TEXT, World, hello, report, whole};
+use super::{
+    net::World,
+    wire::{BINARY, TEXT, hello, report, whole},
+};
 
 /// What is no message, and what is said of it.
 fn malformed() -> Vec<(Vec<u8>, &'static str)> {

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use skerry_edge::limits;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::advance,
 };
 
-use super::net::{Said, TEXT, UPGRADE, World, hello, key, report, whole};
+use super::{
+    net::{World, key},
+    wire::{Said, TEXT, UPGRADE, hello, report, whole},
+};
 
 #[tokio::test(start_paused = true)]
 async fn of_connections_from_one_address_that_prove_nothing() {
@@ -191,45 +194,11 @@ async fn of_100_000_invented_names_in_reports() {
     assert!(world.engine.taken.lock().is_empty());
 }
 
-/// The answer to a digest in which a node claims to hold these.
-fn claims(names: std::ops::Range<u32>, chunks: &[usize], more: bool) -> String {
-    let rows: Vec<_> = names
-        .map(|i| {
-            let object = json!({"kind": "invented", "namespace": "default", "name": format!("i{i}")});
-            json!({"key": {"object": object}, "uid": "u", "generation": 1, "hash": "0".repeat(64)})
-        })
-        .collect();
-    json!({"rows": {"chunks": chunks, "rows": rows, "more": more}}).to_string()
-}
-
-/// A node that claims to hold so many objects, of a kind that nobody has heard of.
-async fn claimant(world: &World, claimed: u32) -> (super::net::Wire<tokio::io::DuplexStream>, Value) {
-    const A_TIME: u32 = 1_000;
-    let mut wire = world.dial();
-    wire.upgrade().await;
-    wire.text(&hello("edge-1")).await.unwrap();
-    let welcome = wire.frame().await;
-    let chunks = welcome["welcome"]["start"]["digest"]["chunks"]
-        .as_array()
-        .unwrap()
-        .len();
-    let mut named: Vec<_> = (0..chunks).collect();
-    for from in (0..claimed).step_by(A_TIME as usize) {
-        let to = claimed.min(from + A_TIME);
-        let sent = wire.text(&claims(from..to, &named, to < claimed)).await;
-        if sent.is_err() {
-            break;
-        }
-        named.clear();
-    }
-    let last = wire.frame().await;
-    (wire, last)
-}
-
 #[tokio::test(start_paused = true)]
 async fn of_invented_objects_that_a_node_claims_to_hold() {
     let world = World::plain();
-    let (mut wire, last) = claimant(&world, 100_001).await;
+    let mut wire = world.come("edge-1").await;
+    let last = wire.claim(&hello("edge-1"), 100_001).await;
     assert_eq!(
         last["refused"]["hint"],
         json!("a node holds at most 100000 items"),
@@ -241,7 +210,8 @@ async fn of_invented_objects_that_a_node_claims_to_hold() {
 
     // What may be true is kept as long as the node is there.
     for _ in 0..3 {
-        let (wire, last) = claimant(&world, 3_000).await;
+        let mut wire = world.come("edge-1").await;
+        let last = wire.claim(&hello("edge-1"), 3_000).await;
         assert!(last["synced"].is_object(), "{last}");
         assert_eq!(world.hub.nodes()[0].strays, 3_000);
         drop(wire);

@@ -5,7 +5,10 @@ use serde_json::json;
 use skerry_edge::limits;
 use tokio::{io::AsyncWriteExt as _, task::yield_now};
 
-use super::net::{Line, STUCK, Wire, World, hello, hello_of_start, report, uid};
+use super::{
+    net::{Line, STUCK, World, uid},
+    wire::{Wire, hello, hello_of_start, report},
+};
 
 /// A session of `edge-1`, which holds `d`.
 async fn holder(world: &World) -> Wire<Line> {
@@ -184,7 +187,7 @@ async fn a_node_that_starts_again_and_again_has_no_more_kept_of_it_than_its_wind
             }
         }
         wire.0.shutdown().await.unwrap();
-        while !matches!(wire.next().await, super::net::Said::Gone) {}
+        while !matches!(wire.next().await, super::wire::Said::Gone) {}
         world.sessions(0).await;
     }
     assert_eq!(put_off, (STARTS - 1) * limits::REPORT_WINDOW);

@@ -9,7 +9,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::net::{PING, TEXT, UPGRADE, World, about, head, hello, report, whole};
+use super::{
+    net::{World, about},
+    wire::{PING, TEXT, UPGRADE, head, hello, report, whole},
+};
 
 #[tokio::test(start_paused = true)]
 async fn in_the_handshake_of_tls() {
