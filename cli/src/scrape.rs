@@ -1,13 +1,20 @@
 //! What a part says of itself at `/metrics`.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::LazyLock};
+
+use reqwest::Client;
+
+/// Made once: in making it all authorities are read that others are trusted by. A part that is asked seldom may close its
+/// connection meanwhile, so each question has its own.
+static CLIENT: LazyLock<Client> =
+    LazyLock::new(|| Client::builder().pool_max_idle_per_host(0).build().unwrap_or_default());
 
 /// The counters of a part at one moment.
 pub(crate) struct Scraped(String);
 
 /// Asks a part; nothing where it does not answer.
 pub(crate) async fn scrape(part: SocketAddr) -> Option<Scraped> {
-    let answer = reqwest::get(format!("http://{part}/metrics")).await.ok()?;
+    let answer = CLIENT.get(format!("http://{part}/metrics")).send().await.ok()?;
     answer.text().await.ok().map(Scraped)
 }
 

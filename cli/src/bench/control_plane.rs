@@ -22,7 +22,7 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// The namespaces that the first load is in; twice as much is in twice as many. Several controllers of Kubernetes go through all of
+/// The most namespaces that the first load is in, one a service; twice as much is in twice as many. Several controllers of Kubernetes go through all of
 /// a namespace for each change in it, so what it recommends at most for one is 2,000 Deployments and 3,000 pods
 /// (sig-scalability, thresholds), of which 2,000 services would have 4,000 of each.
 const NAMESPACES: u32 = 10;
@@ -86,7 +86,9 @@ async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure>
     let namespace = plane.namespace(number).await?;
     let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
     let setup = Setup::new(&kubeconfig, &namespace, folder.path())?.everywhere();
-    let namespaces = plane.namespaces_of_load(&namespace, NAMESPACES * number).await?;
+    let namespaces = plane
+        .namespaces_of_load(&namespace, size.services.min(NAMESPACES * number))
+        .await?;
     let conditions = conditions(plane, size, namespaces.len()).await?;
     let load = Load::new(size, namespaces, &plane.cloud, &plane.edge);
     let mut bench = Bench {

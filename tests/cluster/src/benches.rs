@@ -86,7 +86,7 @@ impl Bench {
     /// speed.
     pub fn shortened() -> anyhow::Result<Self> {
         Ok(Self {
-            subject: Subject::Manager { services: 10, jobs: 3 },
+            subject: Subject::Manager { services: 2, jobs: 1 },
             skerry: command_line()?,
         })
     }
