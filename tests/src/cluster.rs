@@ -228,7 +228,7 @@ const RESTLESS: [&str; 4] = ["Event", "Lease", "ConfigMap", "Secret"];
 
 /// The pause between two looks at a control plane; with a round trip to its API server and to etcd, unless it is plain that
 /// somebody is at work.
-const LOOK: Duration = Duration::from_millis(80);
+const LOOK: Duration = Duration::from_millis(40);
 /// So many looks without a change tell that nothing more is to come, where nothing is under way.
 const CALM: u32 = 4;
 /// And so many, where something is that may never come to an end. On a busy machine its next step may take seconds.

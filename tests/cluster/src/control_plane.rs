@@ -105,8 +105,6 @@ pub enum Processors {
     All,
     /// These alone, as `taskset` names them.
     These(String),
-    /// What others leave of them.
-    Spare,
 }
 
 impl Processors {
@@ -117,11 +115,6 @@ impl Processors {
             Self::These(cores) => {
                 let mut command = Command::new("taskset");
                 command.args(["--cpu-list", cores]);
-                command
-            }
-            Self::Spare => {
-                let mut command = Command::new("nice");
-                command.args(["-n", "10"]);
                 command
             }
         };

@@ -115,7 +115,7 @@ struct Lent<'a> {
 impl Lent<'_> {
     /// A test program that is lent them.
     fn command(&self, program: &Path) -> Command {
-        let mut run = Processors::Spare.command(program);
+        let mut run = Command::new(program);
         // Those that live many lives have several planes at once, and the others wait for theirs.
         run.arg(format!("--test-threads={}", 2 * self.planes.len()))
             // Those that run nowhere else are ignored elsewhere.
@@ -219,7 +219,7 @@ pub fn run_contract(built: &Built, contract: &Path, arguments: &Arguments) -> an
         folder: Path::new(FOLDER).join("contract"),
         address: Ipv4Addr::LOCALHOST,
         port: 10_900,
-        processors: Processors::Spare,
+        processors: Processors::All,
         netns: None,
         known: None,
         hasty: false,
@@ -229,7 +229,7 @@ pub fn run_contract(built: &Built, contract: &Path, arguments: &Arguments) -> an
         strict: false,
     })?;
     let plane = Arc::new(Mutex::new(plane));
-    let mut run = Processors::Spare.command(contract);
+    let mut run = Command::new(contract);
     run.args(&arguments.filter)
         .env("SKERRY_CONTROL_PLANES", lend("contract", std::slice::from_ref(&plane))?);
     // Whoever asks for this alone explores; a run of everything says the same of the same tree, and has less time.
@@ -286,7 +286,7 @@ pub fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mu
             folder: Path::new(FOLDER).join(format!("plane-{index}")),
             address: Ipv4Addr::LOCALHOST,
             port: 10_000 + 10 * index,
-            processors: Processors::Spare,
+            processors: Processors::All,
             netns: None,
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
