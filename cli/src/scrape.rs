@@ -6,15 +6,15 @@ use reqwest::Client;
 
 /// Made once: in making it all authorities are read that others are trusted by. A part that is asked seldom may close its
 /// connection meanwhile, so each question has its own.
-static CLIENT: LazyLock<Client> =
-    LazyLock::new(|| Client::builder().pool_max_idle_per_host(0).build().unwrap_or_default());
+static CLIENT: LazyLock<Option<Client>> = LazyLock::new(|| Client::builder().pool_max_idle_per_host(0).build().ok());
 
 /// The counters of a part at one moment.
 pub(crate) struct Scraped(String);
 
 /// Asks a part; nothing where it does not answer.
 pub(crate) async fn scrape(part: SocketAddr) -> Option<Scraped> {
-    let answer = CLIENT.get(format!("http://{part}/metrics")).send().await.ok()?;
+    let asked = CLIENT.as_ref()?.get(format!("http://{part}/metrics"));
+    let answer = asked.send().await.ok()?;
     answer.text().await.ok().map(Scraped)
 }
 

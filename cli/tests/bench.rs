@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::{collections::BTreeMap, fs::Permissions, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{collections::BTreeMap, fs::Permissions, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use common::{SKERRY, Sandbox};
 use k8s_openapi::api::{
@@ -101,17 +101,7 @@ async fn a_bench_of_the_control_plane_lets_alone_what_others_declared() {
     let models: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
     let model = serde_json::from_value(model).unwrap();
     models.create(&PostParams::default(), &model).await.unwrap();
-    let told = Command::new(SKERRY)
-        .args(["bench", "control-plane", "--services=1", "--jobs=0", "--kubeconfig"])
-        .arg(&sandbox.kubeconfig)
-        .output()
-        .unwrap();
-    assert_eq!(told.status.code(), Some(1));
-    let errors = String::from_utf8_lossy(&told.stderr);
-    assert!(
-        errors.contains("the Model default/precious") && errors.contains("--kubeconfig"),
-        "{errors}"
-    );
+    assert_refused(&sandbox.kubeconfig, "the Model default/precious");
     assert_nothing_is_left(client).await;
     sandbox.end(Signal::SIGTERM);
 }
@@ -363,14 +353,17 @@ fn a_bench_of_the_edge_sees_all_nodes_come_back() {
 
 #[test]
 fn a_kubeconfig_that_is_not_there_is_named() {
+    assert_refused(Path::new("nowhere/kubeconfig"), "nowhere/kubeconfig");
+}
+
+/// The bench does nothing with this kubeconfig, says why, and that another is to be named.
+fn assert_refused(kubeconfig: &Path, why: &str) {
     let told = Command::new(SKERRY)
-        .args(["bench", "control-plane", "--kubeconfig", "nowhere/kubeconfig"])
+        .args(["bench", "control-plane", "--services=1", "--jobs=0", "--kubeconfig"])
+        .arg(kubeconfig)
         .output()
         .unwrap();
     assert_eq!(told.status.code(), Some(1));
     let errors = String::from_utf8_lossy(&told.stderr);
-    assert!(
-        errors.contains("nowhere/kubeconfig") && errors.contains("--kubeconfig"),
-        "{errors}"
-    );
+    assert!(errors.contains(why) && errors.contains("--kubeconfig"), "{errors}");
 }

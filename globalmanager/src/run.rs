@@ -25,8 +25,8 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The name of the Lease.
-pub(crate) const LEASE: &str = "skerry-globalmanager";
+/// The name of the Lease that the manager holds which leads.
+pub const LEASE: &str = "skerry-globalmanager";
 /// How long the API server is given between two attempts to learn which cluster it is.
 const CLUSTER_RETRY: Duration = Duration::from_secs(2);
 

@@ -1,5 +1,5 @@
-//! Whether a control plane is the bench's alone: its manager looks after all namespaces, so nobody else's resources may be there, and no
-//! other manager may look after the bench's.
+//! Whether a control plane is the bench's alone: its manager looks after all namespaces, so nobody else's resources may be
+//! there, and no other manager may look after the bench's.
 
 use k8s_openapi::{
     api::coordination::v1::Lease, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -9,11 +9,12 @@ use kube::{
     api::{ApiResource, ListParams},
     core::{DynamicObject, GroupVersionKind},
 };
+use skerry_globalmanager::run::LEASE;
 
 use super::place::refused;
 use crate::failure::Failure;
 
-/// Fails where there is a resource of any kind of ours, and says which.
+/// Fails where there is a resource of any kind of ours, or a manager that leads, and says which.
 pub(super) async fn check(client: &Client) -> Result<(), Failure> {
     for definition in skerry_crds::all() {
         let kind = kind(definition);
@@ -29,7 +30,7 @@ pub(super) async fn check(client: &Client) -> Result<(), Failure> {
         }
     }
     let leases: Api<Lease> = Api::all(client.clone());
-    let named = ListParams::default().fields("metadata.name=skerry-globalmanager");
+    let named = ListParams::default().fields(&format!("metadata.name={LEASE}"));
     for lease in leases.list(&named).await.map_err(refused)? {
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
         if let Some(holder) = holder.filter(|holder| !holder.is_empty()) {

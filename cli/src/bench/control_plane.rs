@@ -22,9 +22,9 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// The most namespaces that the first load is in, one a service; twice as much is in twice as many. Several controllers of Kubernetes go through all of
-/// a namespace for each change in it, so what it recommends at most for one is 2,000 Deployments and 3,000 pods
-/// (sig-scalability, thresholds), of which 2,000 services would have 4,000 of each.
+/// The most namespaces that the first load is in, one a service; twice as much is in twice as many. Several controllers of
+/// Kubernetes go through all of a namespace for each change in it, so what it recommends at most for one is 2,000
+/// Deployments and 3,000 pods (sig-scalability, thresholds), of which 2,000 services would have 4,000 of each.
 const NAMESPACES: u32 = 10;
 /// Requests of the bench at once: about what many users together send.
 const AT_ONCE: usize = 32;

@@ -7,6 +7,7 @@ use k8s_openapi::{
 };
 use kube::{Api, api::DeleteParams, runtime::wait::delete::delete_and_finalize};
 use serde_json::{Map, Value};
+use skerry_globalmanager::run::LEASE;
 use skerry_workloads::ObjectKind;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
@@ -182,7 +183,7 @@ impl World {
     /// Deletes the manager's Lease.
     pub(super) async fn delete_lease(&self) -> Result<(), Failure> {
         let leases: Api<Lease> = Api::namespaced(self.plane.client.clone(), self.namespace());
-        let deleted = leases.delete("skerry-globalmanager", &DeleteParams::default()).await;
+        let deleted = leases.delete(LEASE, &DeleteParams::default()).await;
         deleted.map(drop).map_err(refused)
     }
 
