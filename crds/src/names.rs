@@ -92,6 +92,9 @@ pub mod annotation {
     /// On a trainer's pod: the uid of the aggregator's pod that it works with. The connection between the two cannot be
     /// resumed, so that another aggregator needs another trainer.
     pub const AGGREGATOR_UID: &str = "skerry.io/aggregator-uid";
+    /// On a trainer's pod: the uid of the pod whose place it took beside the same aggregator. That one may have done all
+    /// that the aggregator needed.
+    pub const REPLACES: &str = "skerry.io/replaces";
     /// On a Deployment that Sedna made: the hash of the inputs that there were when it was adopted. While they are the
     /// same, its pods stay as Sedna made them.
     pub const ADOPTED_HASH: &str = "skerry.io/adopted-inputs-hash";

@@ -112,7 +112,10 @@ fn children(
             make: Make::Keep,
         };
         match (&decision.step, &decision.sources) {
-            (Step::Make, Ok(sources)) => Some(pods::render(job, owner, decision.place, sources, uid, settings)),
+            (Step::Make, Ok(sources)) => {
+                let (place, replaces) = (decision.place, decision.replaces);
+                Some(pods::render(job, owner, place, sources, uid, replaces, settings))
+            }
             (Step::Stop(_), _) => None,
             _ => Some(keep),
         }

@@ -20,19 +20,26 @@ use crate::{
     },
 };
 
-/// The pod of a place. A trainer's carries the uid of the aggregator's pod that it works with.
+/// The pod of a place. A trainer's carries the uid of the aggregator's pod that it works with, and of the pod that it
+/// `replaces` beside that.
 pub(crate) fn render(
     job: &FederatedLearningJob,
     owner: &Owner,
     place: Place<'_>,
     sources: &[Source],
     aggregator_uid: Option<&str>,
+    replaces: Option<&str>,
     settings: &Settings,
 ) -> Child {
     let is_trainer = matches!(place, Place::Trainer(..));
     let mut annotations = BTreeMap::from([(annotation::INPUTS_HASH.to_owned(), place.hash(job, sources))]);
-    if let Some(uid) = aggregator_uid.filter(|_| is_trainer) {
-        annotations.insert(annotation::AGGREGATOR_UID.to_owned(), uid.to_owned());
+    for (name, uid) in [
+        (annotation::AGGREGATOR_UID, aggregator_uid),
+        (annotation::REPLACES, replaces),
+    ] {
+        if let Some(uid) = uid.filter(|_| is_trainer) {
+            annotations.insert(name.to_owned(), uid.to_owned());
+        }
     }
     let worker = Worker {
         template: place.template(),

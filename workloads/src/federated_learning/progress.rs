@@ -15,7 +15,12 @@ use super::{
     inputs::{Place, trainers},
     record::{ended, find},
 };
-use crate::{Finding, Live, Observed, Settings, inputs::source::Source, judge::pod::lost, render::owner::Owner};
+use crate::{
+    Finding, Live, Observed, Settings,
+    inputs::source::Source,
+    judge::pod::{has_crashed, lost},
+    render::owner::Owner,
+};
 
 /// What is to become of a place's pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +72,8 @@ pub(crate) struct Decision<'a> {
     pub(crate) sources: Result<Vec<Source>, Finding>,
     /// What is to become of the pod.
     pub(crate) step: Step,
+    /// The uid of the pod that was in a trainer's place before, beside the same aggregator.
+    pub(crate) replaces: Option<&'a str>,
 }
 
 impl Decision<'_> {
@@ -112,7 +119,9 @@ pub(crate) fn progress<'a>(
         .iter()
         .map(|trainer| trainer.as_trainer(uid.as_deref(), rest))
         .collect();
-    let again = |(trainer, step): (&Look<'a>, &Step)| trainer.is_made_again(step, uid.as_deref());
+    let again = |(trainer, step): (&Look<'a>, &Step)| {
+        trainer.is_made_again(step, uid.as_deref()) || trainer.came_too_late(step, uid.as_deref())
+    };
     if has_ended && places.iter().zip(&steps).any(again) {
         step = if aggregator.pod.is_some() {
             Step::Stop(Why::StartOver)
@@ -123,19 +132,13 @@ pub(crate) fn progress<'a>(
         steps = places.iter().map(|trainer| trainer.as_trainer(None, rest)).collect();
     }
     let decisions = std::iter::once((aggregator, step)).chain(places.into_iter().zip(steps));
-    let decisions = decisions.map(
-        |(
-            Look {
-                place, pod, sources, ..
-            },
-            step,
-        )| Decision {
-            place,
-            pod,
-            sources,
-            step,
-        },
-    );
+    let decisions = decisions.map(|(look, step)| Decision {
+        place: look.place,
+        pod: look.pod,
+        step,
+        replaces: look.earlier_pod(uid.as_deref()),
+        sources: look.sources,
+    });
     Progress {
         decisions: decisions.collect(),
         aggregator_uid: uid,
@@ -266,10 +269,25 @@ impl<'a> Look<'a> {
         aggregator.is_some() && self.recorded_under == aggregator
     }
 
+    /// The uid of the last pod of a trainer's place under this aggregator.
+    fn earlier_pod(&self, aggregator: Option<&str>) -> Option<&'a str> {
+        let record = self.record.filter(|_| self.counts_under(aggregator));
+        record.and_then(|record| record.pod_uid.as_deref())
+    }
+
     /// Whether this step makes a second pod of the place under the same aggregator.
     fn is_made_again(&self, step: &Step, aggregator: Option<&str>) -> bool {
-        let recorded = self.record.is_some_and(|record| record.pod_uid.is_some());
-        *step == Step::Make && self.counts_under(aggregator) && recorded
+        *step == Step::Make && self.earlier_pod(aggregator).is_some()
+    }
+
+    /// Whether a second pod of the place under the same aggregator, which has ended, finds nobody: it was made before that
+    /// was known. A first pod that crashes was there in time: with another aggregator it would do the same.
+    fn came_too_late(&self, step: &Step, aggregator: Option<&str>) -> bool {
+        let second = self.pod.filter(|pod| {
+            let belongs = aggregator.is_some() && pod.annotation(annotation::AGGREGATOR_UID) == aggregator;
+            belongs && pod.annotation(annotation::REPLACES).is_some()
+        });
+        *step == Step::Keep && second.is_some_and(|pod| ended(pod).is_none() && has_crashed(pod))
     }
 }
 

@@ -87,6 +87,15 @@ pub(crate) fn bad_exit(pod: &Live) -> Option<Exit> {
     })
 }
 
+/// Whether one of the pod's containers has ended badly, and was or is to be started again.
+pub(crate) fn has_crashed(pod: &Live) -> bool {
+    let ends = ["/state/terminated/exitCode", "/lastState/terminated/exitCode"];
+    containers(pod).any(|status| {
+        let mut codes = ends.iter().filter_map(|end| status.pointer(end)?.as_i64());
+        codes.any(|code| code != 0)
+    })
+}
+
 /// When the last container of the pod ended.
 pub(crate) fn ended_at(pod: &Live) -> Option<jiff::Timestamp> {
     containers(pod)

@@ -48,7 +48,7 @@ fn happen(world: &mut World, event: &Event) {
         Event::Start(place) => world.start(*place),
         // Workers know of each other: none ends well before it has met those that it needs.
         Event::End(AGGREGATOR, 0) => {
-            if (1..world.places()).all(|place| world.is_connected(place)) {
+            if world.has_met_all() {
                 world.end(AGGREGATOR, 0);
             }
         }
@@ -103,7 +103,7 @@ fn check(before: &World, after: &World) {
 }
 
 /// A kubelet without trouble: pods start, deleted ones go, a trainer that has met its aggregator ends, one that has not
-/// waits for ever, and the aggregator ends when all its trainers have.
+/// waits for it and crashes where that has ended, and the aggregator ends when all its trainers have.
 fn calm(world: &mut World) {
     world.wait(11);
     for place in 0..world.places() {
@@ -115,6 +115,8 @@ fn calm(world: &mut World) {
     for place in 1..world.places() {
         if world.is_connected(place) {
             world.end(place, 0);
+        } else if world.phase(AGGREGATOR) == "Succeeded" {
+            world.crash(place);
         }
     }
     let uid = world.pod(AGGREGATOR).map(|pod| pod.uid().to_owned());

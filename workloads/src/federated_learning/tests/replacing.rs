@@ -186,6 +186,44 @@ fn a_trainer_lost_after_the_aggregators_end_starts_the_job_over() {
     complete(&mut world);
 }
 
+/// The node is drained in the last round: the trainer is made again before it is known that the aggregator has ended.
+#[test]
+fn a_trainer_made_again_as_the_aggregator_ends_starts_the_job_over_once_it_fails() {
+    let mut world = World::running();
+    world.wait(60);
+    let name = world.pod_name(SECOND);
+    world.delete(&name);
+    world.gone(SECOND);
+    world.settle();
+    world.end(AGGREGATOR, 0);
+    world.end(FIRST, 0);
+    world.start(SECOND);
+    world.settle();
+    let before = uids(&world);
+    after_deletions(&mut world);
+    assert_eq!(uids(&world), before, "it may have been in time");
+    world.crash(SECOND);
+    after_deletions(&mut world);
+    for (place, (before, after)) in before.iter().zip(uids(&world)).enumerate() {
+        assert_ne!(before, &after, "place {place}");
+    }
+    complete(&mut world);
+}
+
+/// With another aggregator it would do the same, for ever.
+#[test]
+fn a_first_trainer_that_fails_after_the_aggregators_end_starts_nothing_over() {
+    let mut world = World::running();
+    world.end(AGGREGATOR, 0);
+    world.end(FIRST, 0);
+    world.crash(SECOND);
+    world.settle();
+    let before = uids(&world);
+    after_deletions(&mut world);
+    assert_eq!(uids(&world), before);
+    assert_eq!(world.reason("Ready"), "False ContainerFailing");
+}
+
 #[test]
 fn another_number_of_trainers_is_another_aggregator() {
     let mut world = World::running();

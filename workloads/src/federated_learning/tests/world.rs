@@ -35,6 +35,8 @@ pub(super) struct World {
     uids: usize,
     /// The uids of trainers that have met their aggregator.
     connected: BTreeSet<String>,
+    /// The places whose trainer, this one or one before, has met the aggregator with this uid.
+    met: BTreeSet<(String, usize)>,
 }
 
 impl World {
@@ -52,6 +54,7 @@ impl World {
             made: vec![],
             uids: 0,
             connected: BTreeSet::new(),
+            met: BTreeSet::new(),
         }
     }
 
@@ -223,18 +226,33 @@ impl World {
             .map(|pod| pod.uid().to_owned());
         if self.phase(AGGREGATOR) == "Running" {
             let meets = |place: &usize| self.phase(*place) == "Running" && self.works_with(*place) == uid;
-            let met: Vec<_> = (1..self.places())
-                .filter(meets)
-                .filter_map(|place| self.pod(place))
-                .collect();
-            let met: Vec<_> = met.into_iter().map(|pod| pod.uid().to_owned()).collect();
-            self.connected.extend(met);
+            let places: Vec<_> = (1..self.places()).filter(meets).collect();
+            let pods = places.iter().filter_map(|place| self.pod(*place));
+            let pods: Vec<_> = pods.map(|pod| pod.uid().to_owned()).collect();
+            self.connected.extend(pods);
+            let uid = uid.unwrap_or_default();
+            self.met.extend(places.into_iter().map(|place| (uid.clone(), place)));
         }
     }
 
     /// Whether the trainer in this place has met its aggregator: one that has not waits for ever.
     pub(super) fn is_connected(&self, place: usize) -> bool {
         self.pod(place).is_some_and(|pod| self.connected.contains(pod.uid()))
+    }
+
+    /// Whether the aggregator has had all that it needs: a trainer may be gone when it has done its part.
+    pub(super) fn has_met_all(&self) -> bool {
+        let uid = self.pod(AGGREGATOR).map(|pod| pod.uid().to_owned()).unwrap_or_default();
+        (1..self.places()).all(|place| self.met.contains(&(uid.clone(), place)))
+    }
+
+    /// A container that runs ends badly, and the kubelet is about to start it again.
+    pub(super) fn crash(&mut self, place: usize) {
+        if self.phase(place) == "Running" {
+            let (waiting, ended) = (json!({"reason": "CrashLoopBackOff"}), json!({"exitCode": 1}));
+            let status = json!({"name": "trainer", "state": {"waiting": waiting}, "lastState": {"terminated": ended}});
+            self.set_status(place, &json!({"phase": "Running", "containerStatuses": [status]}));
+        }
     }
 
     /// The containers end, well or not, as far as they run.
