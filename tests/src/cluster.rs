@@ -44,6 +44,7 @@ use crate::{
     calm::{Awaited, Objects},
     definitions::is_served,
     look::text,
+    loopback::HTTP,
     server::make_namespace,
     world::NAMESPACE,
 };
@@ -123,7 +124,7 @@ impl Plane {
 
     async fn ask_etcd(&self, what: &str, with: Value) -> Value {
         let url = format!("{}/v3/kv/{what}", self.etcd);
-        let answer = reqwest::Client::new().post(url).body(with.to_string()).send().await;
+        let answer = HTTP.post(url).body(with.to_string()).send().await;
         let answer = answer.expect("etcd answers");
         assert!(answer.status().is_success(), "{answer:?}");
         let answer = answer.bytes().await.expect("etcd answers to the end");

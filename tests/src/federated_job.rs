@@ -15,7 +15,7 @@ use skerry_crds::{
     sedna::v1alpha1::{Dataset, FederatedLearningJob, Model, Round},
 };
 
-use crate::loopback::asked_again;
+use crate::loopback::{HTTP, asked_again};
 
 /// A job; there is one in a test.
 pub struct FederatedJob {
@@ -49,7 +49,7 @@ impl FederatedJob {
         });
         let url = format!("http://127.0.0.1:{port}/sedna/workers/{}/info", self.trainer);
         let taken = || async {
-            let posted = reqwest::Client::new()
+            let posted = HTTP
                 .post(&url)
                 .header("Content-Type", "application/json")
                 .body(message.to_string());

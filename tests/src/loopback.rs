@@ -1,6 +1,6 @@
 //! An API server in memory that listens on loopback, for managers that are processes of their own.
 
-use std::{future::Future, path::Path, time::Duration};
+use std::{future::Future, path::Path, sync::LazyLock, time::Duration};
 
 use serde_json::json;
 use skerry_sandbox::{ApiServer, api::Options};
@@ -10,6 +10,15 @@ use crate::definitions::install;
 
 /// How long anything may take: generous, since nothing is measured here.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A client of what listens here. Made once: in making it all authorities are read that others are trusted by. Each scenario has
+/// a runtime of its own, so each question has its own connection.
+pub(crate) static HTTP: LazyLock<reqwest::Client> = LazyLock::new(|| {
+    // Whoever is first installs it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().pool_max_idle_per_host(0).build();
+    client.expect("a client can be made")
+});
 
 /// Serves one with our CRDs of these kinds; `kubeconfig` in `folder` leads to it. Each is another cluster.
 pub async fn serve(folder: &Path, kinds: &[&str]) -> ApiServer {

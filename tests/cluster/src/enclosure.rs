@@ -40,6 +40,10 @@ pub const FOLDER: &str = "/run/skerry";
 /// Where all inside keep what is for a while: outside, a process that is killed would leave it behind.
 const FOR_A_WHILE: &str = "/run/skerry/tmp";
 
+/// For the Go programs inside: most are kubectl and Helm, which end before they have filled this memory, and would clean what
+/// they read at the start over and over. What goes on has settings of its own, or comes to no more.
+const UNCLEANED: [(&str, &str); 2] = [("GOGC", "off"), ("GOMEMLIMIT", "400MiB")];
+
 /// The roles in which the program runs itself again; each is its first argument.
 pub const ROLES: [&str; 2] = [FIRST, JANITOR];
 const FIRST: &str = "enclosure-first";
@@ -110,7 +114,11 @@ fn first(group: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     unshare(namespaces).context("namespaces for mounts, network and cgroups")?;
     furnish(&hierarchies)?;
     let mut child = Command::new(env::current_exe()?);
-    let child = child.args(arguments).env("TMPDIR", FOR_A_WHILE).spawn()?;
+    let child = child
+        .args(arguments)
+        .env("TMPDIR", FOR_A_WHILE)
+        .envs(UNCLEANED)
+        .spawn()?;
     let worker = Pid::from_raw(i32::try_from(child.id())?);
     // Process 1 inherits every orphan.
     loop {
