@@ -174,7 +174,7 @@ fn owner_kind(object: &Value) -> &str {
 }
 
 /// What differs between two runs.
-const PASSING: [&str; 24] = [
+const PASSING: [&str; 25] = [
     "clusterIP",
     "clusterIPs",
     "collisionCount",
@@ -196,6 +196,7 @@ const PASSING: [&str; 24] = [
     "resourceVersion",
     "skerry.io/aggregator-uid",
     "skerry.io/applied-hash",
+    "skerry.io/replaces",
     "startTime",
     "startedAt",
     "uid",

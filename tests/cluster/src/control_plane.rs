@@ -4,15 +4,16 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::BufReader,
     net::Ipv4Addr,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Deserializer, Value, json};
 
 use crate::{
     pki::{Pair, Pki},
@@ -250,14 +251,35 @@ impl ControlPlane {
     /// The output of `kubectl` as the administrator, with the processors of the site: whoever waits for a control plane
     /// does not take them from it.
     pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        output(
-            self.site
-                .processors
-                .command(&self.site.kubernetes)
-                .args(["kubectl", "--kubeconfig"])
-                .arg(&self.access.admin)
-                .args(arguments),
-        )
+        output(&mut self.kubectl_command(arguments))
+    }
+
+    fn kubectl_command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.site.processors.command(&self.site.kubernetes);
+        command
+            .args(["kubectl", "--kubeconfig"])
+            .arg(&self.access.admin)
+            .args(arguments);
+        command
+    }
+
+    /// Looks at each state of an object until there is something to see in one.
+    pub fn watch<T>(
+        &self,
+        object: &[&str],
+        limit: Duration,
+        mut seen: impl FnMut(&Value) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        let limit = format!("--request-timeout={}s", limit.as_secs());
+        let mut command = self.kubectl_command(&[&["get", "--watch", "--output=json", &limit], object].concat());
+        let mut kubectl = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let told = kubectl.stdout.take().context("the output is piped")?;
+        let states = Deserializer::from_reader(BufReader::new(told)).into_iter::<Value>();
+        let found = states.map_while(Result::ok).find_map(|state| seen(&state));
+        // It goes on for as long as nobody ends it, unless it has ended.
+        let _ = kubectl.kill();
+        let ended = kubectl.wait()?;
+        found.with_context(|| format!("{command:?} tells of nothing like it: {ended}"))
     }
 
     /// Kills the API server as SIGKILL does.

@@ -188,13 +188,13 @@ pub fn over_a_bad_link(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 }
 
 fn nothing_is_doubled_or_lost(tour: &Tour<'_>) -> anyhow::Result<()> {
-    let mut rounds = vec![];
-    until(PATIENCE, || {
-        rounds = tour.rounds_of(JOB)?;
-        let complete = rounds.iter().filter(|round| array(round, "/workers").len() == 2);
-        Ok((complete.count() == ROUNDS).then_some(()))
-    })
-    .with_context(|| format!("both trainers' reports of all rounds: {rounds:#?}"))?;
+    let mut last = vec![];
+    let rounds = tour.watch(&["federatedlearningjob", JOB], PATIENCE, |job| {
+        last = rounds(job).to_vec();
+        let complete = last.iter().filter(|round| array(round, "/workers").len() == 2);
+        (complete.count() == ROUNDS).then(|| last.clone())
+    });
+    let rounds = rounds.with_context(|| format!("both trainers' reports of all rounds: {last:#?}"))?;
     let numbers = rounds.iter().filter_map(|round| round.pointer("/round")?.as_u64());
     ensure!(numbers.eq(1..=ROUNDS as u64), "the rounds are {rounds:#?}");
     for (worker, wanted) in [("aggregation", 1), ("train", 2)] {
@@ -308,15 +308,16 @@ impl Tour<'_> {
     }
 
     /// Waits until a job's status has so many rounds.
-    fn wait_for_round(&self, job: &str, round: usize) -> anyhow::Result<()> {
-        until(2 * PATIENCE, || Ok((self.rounds_of(job)?.len() >= round).then_some(())))
-            .with_context(|| format!("waiting for round {round}"))
+    pub(super) fn wait_for_round(&self, job: &str, round: usize) -> anyhow::Result<()> {
+        self.watch(&["federatedlearningjob", job], 2 * PATIENCE, |job| {
+            (rounds(job).len() >= round).then_some(())
+        })
+        .with_context(|| format!("waiting for round {round}"))
     }
 
     /// The rounds of a job, as its status has them.
     pub(super) fn rounds_of(&self, job: &str) -> anyhow::Result<Vec<Value>> {
-        let job = self.get(&["federatedlearningjob", job])?;
-        Ok(array(&job, "/status/rounds").to_vec())
+        Ok(rounds(&self.get(&["federatedlearningjob", job])?).to_vec())
     }
 
     /// From now on `ssh edge-1` is a shell on that host, whose only user is root.
@@ -356,4 +357,9 @@ mod tests {
         assert_eq!(cell(table, "edge-3", "EXPIRES"), None);
         assert_eq!(cell(table, "edge-1", "AGE"), None);
     }
+}
+
+/// The rounds in a job's status.
+fn rounds(job: &Value) -> &[Value] {
+    array(job, "/status/rounds")
 }

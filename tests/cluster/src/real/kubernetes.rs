@@ -85,6 +85,16 @@ impl Tour<'_> {
         self.kubectl(&[&["patch"], what, &rest].concat()).map(drop)
     }
 
+    /// Looks at each state of an object until there is something to see in one.
+    pub(super) fn watch<T>(
+        &self,
+        object: &[&str],
+        limit: Duration,
+        seen: impl FnMut(&Value) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        self.hosts.plane.watch(object, limit, seen)
+    }
+
     /// Waits until a condition of an object is as told, with its reason.
     pub(super) fn wait_for(
         &self,
@@ -93,15 +103,13 @@ impl Tour<'_> {
         holds: impl Fn(&str, &str, &str) -> bool,
     ) -> anyhow::Result<String> {
         let mut last = String::new();
-        until(Duration::from_secs(120), || {
-            let object = self.get(what)?;
-            let conditions = array(&object, "/status/conditions");
-            let of_type = conditions.iter().find(|found| text(found, "/type") == condition);
-            let Some(found) = of_type else { return Ok(None) };
+        self.watch(what, Duration::from_secs(120), |object| {
+            let conditions = array(object, "/status/conditions");
+            let found = conditions.iter().find(|found| text(found, "/type") == condition)?;
             let told = ["/status", "/reason", "/message"].map(|part| text(found, part));
             last = told.join(" ");
             let newest = found.pointer("/observedGeneration") == object.pointer("/metadata/generation");
-            Ok((newest && holds(told[0], told[1], told[2])).then(|| last.clone()))
+            (newest && holds(told[0], told[1], told[2])).then(|| last.clone())
         })
         .with_context(|| format!("{condition} of {} is: {last}", what.join(" ")))
     }
@@ -175,11 +183,10 @@ impl Tour<'_> {
         mut holds: impl FnMut(&dyn Fn(&str) -> f64) -> bool,
     ) -> anyhow::Result<String> {
         let mut last = String::new();
-        until(Duration::from_secs(90), || {
-            let object = self.get(&["jointinferenceservice", service])?;
-            let metrics = array(&object, "/status/metrics").to_vec();
-            last = serde_json::to_string(&metrics)?;
-            Ok(holds(&|key| figure(&metrics, key)).then(|| last.clone()))
+        self.watch(&["jointinferenceservice", service], Duration::from_secs(90), |object| {
+            let metrics = array(object, "/status/metrics");
+            last = Value::from(metrics).to_string();
+            holds(&|key| figure(metrics, key)).then(|| last.clone())
         })
         .with_context(|| format!("the metrics of {service} are: {last}"))
     }

@@ -69,7 +69,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
 
 /// Other values by the page's command, then a newer chart with newer images.
 pub fn upgrade(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    until(PATIENCE, || Ok((tour.rounds_of(JOB)?.len() > 1).then_some(()))).context("waiting for the second round")?;
+    tour.wait_for_round(JOB, 2)?;
     tour.workers = tour.running_workers()?;
     // The local controller then finds the manager at a node's address.
     tour.follow(INSTALLING, "globalManager.service.nodePort=30900")?;

@@ -99,11 +99,7 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         .example("federated-learning/digits.yaml")?
         .replace("name: learn-digits", "name: learn-again");
     tour.apply(&again)?;
-    until(PATIENCE, || {
-        let job = tour.get(&["federatedlearningjob", "learn-again"])?;
-        Ok(job.pointer("/status/rounds/0").map(drop))
-    })
-    .context("waiting for the first round")?;
+    tour.wait_for_round("learn-again", 1)?;
     let before = tour.pod_of("read-digits", "edge")?;
     tour.hosts.edge.power_off()?;
     tour.kubectl(&[
