@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Deserializer, Value, json};
 
 use crate::{
-    pki::{Pair, Pki},
+    pki::{Pair, Pki, TOKENS},
     process::{Process, output, until, until_it_works},
     rights::{self, Right},
 };
@@ -195,7 +195,7 @@ impl ControlPlane {
             "kubernetes.default.svc".to_owned(),
         ];
         let serving = pki.server("api-server", &names)?;
-        let user = |name: &str, group: &str| pki.kubeconfig(&server(&site), name, &[group]);
+        let user = |name: &str, group: &str| pki.kubeconfig_by_token(&server(&site), name, group);
         let manager = site.manager().map(|name| user(&name, "system:serviceaccounts"));
         let access = Access {
             admin: user("admin", "system:masters")?,
@@ -406,6 +406,7 @@ fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Pr
         .arg(format!("--tls-cert-file={}", serving.certificate.display()))
         .arg(format!("--tls-private-key-file={}", serving.key.display()))
         .arg(format!("--client-ca-file={}", file("ca.crt")))
+        .arg(format!("--token-auth-file={}", file(TOKENS)))
         .arg(format!("--service-account-key-file={}", file("sa.pub")))
         .arg(format!("--service-account-signing-key-file={}", file("sa.key")))
         .arg("--service-account-issuer=https://kubernetes.default.svc")

@@ -1,7 +1,8 @@
 //! Certificates and kubeconfigs of one cluster.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -10,7 +11,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// The file of the tokens that the API server knows when it starts, as `--token-auth-file` has them.
+pub const TOKENS: &str = "tokens.csv";
 
 /// The certificate authority of a cluster, with a folder for what it issues.
 pub struct Pki {
@@ -48,7 +53,7 @@ impl Pki {
         Ok(pki)
     }
 
-    /// The path of `ca.crt`, `ca.key`, `sa.key` or `sa.pub`.
+    /// The path of `ca.crt`, `ca.key`, `sa.key`, `sa.pub` or [`TOKENS`].
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -75,15 +80,28 @@ impl Pki {
     /// A kubeconfig with which a user reaches the API server.
     pub fn kubeconfig(&self, server: &str, user: &str, groups: &[&str]) -> anyhow::Result<PathBuf> {
         let pair = self.client(user, groups)?;
+        let credentials = json!({"client-certificate": pair.certificate, "client-key": pair.key});
+        self.kubeconfig_with(&credentials, server, user)
+    }
+
+    /// The same by a token, for an API server that is yet to start, with [`TOKENS`]: a certificate is verified once more with
+    /// each request.
+    pub fn kubeconfig_by_token(&self, server: &str, user: &str, group: &str) -> anyhow::Result<PathBuf> {
+        let digest = Sha256::digest(KeyPair::generate()?.serialize_der());
+        let token: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut tokens = File::options().create(true).append(true).open(self.file(TOKENS))?;
+        writeln!(tokens, "{token},{user},{user},{group}")?;
+        self.kubeconfig_with(&json!({"token": token}), server, user)
+    }
+
+    fn kubeconfig_with(&self, credentials: &Value, server: &str, user: &str) -> anyhow::Result<PathBuf> {
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "tests", "cluster": {
                 "server": server, "certificate-authority": self.file("ca.crt"),
             }}],
-            "users": [{"name": user, "user": {
-                "client-certificate": pair.certificate, "client-key": pair.key,
-            }}],
+            "users": [{"name": user, "user": credentials}],
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": user}}],
             "current-context": "tests",
         });
