@@ -92,6 +92,14 @@ impl Site {
         command
     }
 
+    /// Whether the API server listens yet: a kubectl for each look takes from it what it needs to start.
+    fn is_listened_to(&self) -> anyhow::Result<bool> {
+        let mut look = self.command(Path::new("ss"));
+        look.args(["--listening", "--tcp", "--numeric", "--no-header"])
+            .arg(format!("sport = :{}", self.port));
+        Ok(!output(&mut look)?.is_empty())
+    }
+
     /// The manager's user: the service account of the chart.
     fn manager(&self) -> Option<String> {
         let namespace = self.manager_in?;
@@ -178,11 +186,11 @@ impl ControlPlane {
         let file = file.display().to_string();
         // The namespace comes soon after the API server.
         until_it_works(PATIENCE, || self.kubectl(&["create", "-f", &file])).context("waiting for a namespace")?;
-        until(PATIENCE, || {
-            let left = self.kubectl(&["get", "configmap", ORPHAN, "--ignore-not-found", "--output", "name"])?;
-            Ok(left.is_empty().then_some(()))
-        })
-        .context("waiting for the garbage collector")
+        let orphan = format!("configmap/{ORPHAN}");
+        let limit = format!("--timeout={}s", PATIENCE.as_secs());
+        self.kubectl(&["wait", "--for=delete", &orphan, &limit])
+            .context("waiting for the garbage collector")
+            .map(drop)
     }
 
     /// The same without controllers and scheduler: nobody but its clients writes.
@@ -322,6 +330,9 @@ impl ControlPlane {
         until(PATIENCE, || {
             self.etcd.check()?;
             self.api_server.check()?;
+            if !self.site.is_listened_to()? {
+                return Ok(None);
+            }
             Ok(self.kubectl(&["get", "--raw", "/readyz"]).ok())
         })
         .context("waiting for the API server")
