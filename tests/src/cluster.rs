@@ -230,6 +230,8 @@ const RESTLESS: [&str; 4] = ["Event", "Lease", "ConfigMap", "Secret"];
 /// The pause between two looks at a control plane; with a round trip to its API server and to etcd, unless it is plain that
 /// somebody is at work.
 const LOOK: Duration = Duration::from_millis(40);
+/// What a round trip counts for at most, where it takes long: API servers that are down answer late.
+const LONGEST: Duration = Duration::from_millis(50);
 /// So many looks without a change tell that nothing more is to come, where nothing is under way.
 const CALM: u32 = 4;
 /// And so many, where something is that may never come to an end. On a busy machine its next step may take seconds.
@@ -318,11 +320,15 @@ impl Borrowed {
         let namespaces: Api<Namespace> = Api::all(self.admin.clone());
         let (mut still, mut seen) = (0, *self.seen.borrow());
         let mut changed = begun;
+        let mut round_trip = Duration::ZERO;
         loop {
-            sleep(LOOK).await;
+            // Where an answer takes long, so does what it is asked after: the machine is busy.
+            sleep(LOOK.max(2 * round_trip)).await;
             if still > 0 {
+                let asked = Instant::now();
                 // Down or not: that is what the scenario is about.
                 let _ = timeout(limit, namespaces.get_metadata(NAMESPACE)).await;
+                round_trip = asked.elapsed().min(LONGEST);
             }
             let newest = *self.seen.borrow();
             let is_still = newest == seen && !self.wire.is_asked() && is_idle();
