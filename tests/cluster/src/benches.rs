@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use skerry_bounds::{Bounds, EDGE, Figure, MANAGER};
 
 use crate::{
-    control_plane::{ALONE, ControlPlane, Processors, Site},
+    control_plane::ControlPlane,
     enclosure::FOLDER,
     programs::{built, command_line},
+    site::{ALONE, Processors, Site},
 };
 
 /// How large the benches are, and what is measured.

@@ -14,11 +14,12 @@ use skerry_dist::{
 };
 
 use crate::{
-    control_plane::{AMONG_OTHERS, ControlPlane, Processors, Site, command},
+    control_plane::ControlPlane,
     network::{self, CLOUD, EDGE},
     node::{Booted, Node, PAUSE},
     process::{Process, until},
     real::SEDNA,
+    site::{AMONG_OTHERS, Processors, Site, command},
 };
 
 /// How long nodes may take to be ready.

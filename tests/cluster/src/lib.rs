@@ -21,4 +21,5 @@ pub mod real;
 pub mod resets;
 pub mod results;
 pub mod rights;
+pub mod site;
 pub mod table;

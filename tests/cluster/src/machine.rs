@@ -26,7 +26,7 @@ use nix::{
     unistd::{chdir, pivot_root},
 };
 
-use crate::{control_plane::command, enclosure::FOLDER, network::Host, process::until};
+use crate::{enclosure::FOLDER, network::Host, process::until, site::command};
 
 /// The roles in which the program runs itself again; each is its first argument.
 pub const ROLES: [&str; 2] = [SUPPLY, INIT];

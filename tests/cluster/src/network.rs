@@ -16,8 +16,8 @@ use anyhow::{Context, anyhow};
 use nix::sched::{CloneFlags, setns};
 
 use crate::{
-    control_plane::command,
     process::{output, run},
+    site::command,
 };
 
 /// A host.

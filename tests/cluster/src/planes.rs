@@ -19,11 +19,12 @@ use serde_json::json;
 use skerry_cluster::{
     artifacts::{KUBERNETES, NEWEST, Workshop},
     control,
-    control_plane::{AMONG_OTHERS, ControlPlane, Processors, Site},
+    control_plane::ControlPlane,
     enclosure::FOLDER,
     process::output,
     results::Sources,
     rights::Right,
+    site::{AMONG_OTHERS, Processors, Site},
     table::{self, Section},
 };
 

@@ -335,6 +335,11 @@ impl Tour<'_> {
     }
 }
 
+/// The rounds in a job's status.
+fn rounds(job: &Value) -> &[Value] {
+    array(job, "/status/rounds")
+}
+
 /// What a table says of a node in a column.
 fn cell<'a>(table: &'a str, node: &str, column: &str) -> Option<&'a str> {
     let at = table.lines().next()?.find(column)?;
@@ -357,9 +362,4 @@ mod tests {
         assert_eq!(cell(table, "edge-3", "EXPIRES"), None);
         assert_eq!(cell(table, "edge-1", "AGE"), None);
     }
-}
-
-/// The rounds in a job's status.
-fn rounds(job: &Value) -> &[Value] {
-    array(job, "/status/rounds")
 }

@@ -12,9 +12,9 @@ use super::{
     pages::INSTALLING,
 };
 use crate::{
-    control_plane::command,
     network::CLOUD,
     process::{Process, until},
+    site::command,
 };
 
 /// How long the last pod may take to end.

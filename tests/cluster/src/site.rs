@@ -1,0 +1,126 @@
+//! Where a control plane lives: its address, processors and memory, and what it runs with.
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{process::output, rights};
+
+/// How a component's memory is cleaned, in the words of Go's runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// By how many percent of what is in use the heap grows until it is cleaned.
+    growth: &'static str,
+    /// What it grows to before it is cleaned whatever that costs.
+    limit: &'static str,
+}
+
+/// Where several control planes work side by side: memory is cheaper than time, as long as there is some. With all of our kinds
+/// and Sedna's, what an API server has in use is some 400 MiB.
+pub const AMONG_OTHERS: Memory = Memory {
+    growth: "800",
+    limit: "1300MiB",
+};
+/// Where one has the machine to itself and thousands of objects. The limit is out of reach: whoever meets it only with the
+/// larger of two loads is slow with that alone.
+pub const ALONE: Memory = Memory {
+    growth: "200",
+    limit: "12GiB",
+};
+
+/// Where a control plane lives.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The program with all components.
+    pub kubernetes: PathBuf,
+    /// Where it keeps what it needs; empty at first.
+    pub folder: PathBuf,
+    /// The address that all listen on.
+    pub address: Ipv4Addr,
+    /// The first of four ports.
+    pub port: u16,
+    /// What it runs on.
+    pub processors: Processors,
+    /// The network namespace to run in; none for that of the caller.
+    pub netns: Option<String>,
+    /// What is there before the controllers start, if anything: a file or a folder. Kinds, say, of which the garbage
+    /// collector would otherwise hear half a minute late.
+    pub known: Option<PathBuf>,
+    /// Whether nodes are given up within seconds, as tests that cannot wait for minutes ask.
+    pub hasty: bool,
+    /// The memory of each component: [`AMONG_OTHERS`] or [`ALONE`].
+    pub memory: Memory,
+    /// Controllers that do not run, of those that do by default.
+    pub without: &'static [&'static str],
+    /// The namespace that the chart installs the manager into, if it does.
+    pub manager_in: Option<&'static str>,
+    /// Whether an object holds up the deletion of its owner only if whoever says so may hold that up, as on `OpenShift`.
+    pub strict: bool,
+}
+
+impl Site {
+    /// A command that runs at this site.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = match self.netns.as_deref() {
+            Some(netns) => command(netns, program),
+            None => self.processors.command(program),
+        };
+        let Memory { growth, limit } = self.memory;
+        command.env("GOGC", growth).env("GOMEMLIMIT", limit);
+        command
+    }
+
+    /// The address of the API server.
+    pub(crate) fn server(&self) -> String {
+        format!("https://{}:{}", self.address, self.port)
+    }
+
+    /// Whether the API server listens yet: a kubectl for each look takes from it what it needs to start.
+    pub(crate) fn is_listened_to(&self) -> anyhow::Result<bool> {
+        let mut look = self.command(Path::new("ss"));
+        look.args(["--listening", "--tcp", "--numeric", "--no-header"])
+            .arg(format!("sport = :{}", self.port));
+        Ok(!output(&mut look)?.is_empty())
+    }
+
+    /// The manager's user: the service account of the chart.
+    pub(crate) fn manager(&self) -> Option<String> {
+        let namespace = self.manager_in?;
+        Some(format!("system:serviceaccount:{namespace}:{}", rights::ACCOUNT))
+    }
+}
+
+/// Which processors something has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Processors {
+    /// All, as everybody.
+    All,
+    /// These alone, as `taskset` names them.
+    These(String),
+}
+
+impl Processors {
+    /// A command that has these, and all that it starts.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = match self {
+            Self::All => return Command::new(program),
+            Self::These(cores) => {
+                let mut command = Command::new("taskset");
+                command.args(["--cpu-list", cores]);
+                command
+            }
+        };
+        command.arg(program);
+        command
+    }
+}
+
+/// A command in a network namespace.
+pub(crate) fn command(netns: &str, program: &Path) -> Command {
+    // `ip netns exec` would hide /sys/fs/cgroup.
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/run/netns/{netns}")).arg("--").arg(program);
+    command
+}
