@@ -88,7 +88,9 @@ impl Pki {
     /// each request.
     pub fn kubeconfig_by_token(&self, server: &str, user: &str, group: &str) -> anyhow::Result<PathBuf> {
         let digest = Sha256::digest(KeyPair::generate()?.serialize_der());
-        let token: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = digest
+            .iter()
+            .fold(String::new(), |token, byte| token + &format!("{byte:02x}"));
         let mut tokens = File::options().create(true).append(true).open(self.file(TOKENS))?;
         writeln!(tokens, "{token},{user},{user},{group}")?;
         self.kubeconfig_with(&json!({"token": token}), server, user)

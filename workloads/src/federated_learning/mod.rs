@@ -26,7 +26,8 @@
 //!   Where the aggregator is replaced, for whatever reason, the trainers are too, and what they had ended with counts no
 //!   more. Trainers are made once the aggregator's pod is there.
 //! - A trainer is replaced alone, unless the aggregator has ended: then the job starts over, because nobody would answer.
-//! - A container that fails under `OnFailure` is started again by the kubelet; that is no business of the job's.
+//!   So it does where that end was not known yet, once the second pod keeps failing.
+//! - Any other container that fails under `OnFailure` is started again by the kubelet; that is no business of the job's.
 //! - Pods that Sedna made are adopted: each goes on in its place, under its own name, until it has to be replaced.
 //! - A Model, Dataset or Secret that is missing leaves the pods that there are alone, and makes none that needs it.
 

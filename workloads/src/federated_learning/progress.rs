@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Finding, Live, Observed, Settings,
     inputs::source::Source,
-    judge::pod::{has_crashed, lost},
+    judge::pod::{keeps_failing, lost},
     render::owner::Owner,
 };
 
@@ -57,7 +57,7 @@ pub(crate) enum Why {
     Lost(String),
     /// It worked with an aggregator that is no more.
     Aggregator,
-    /// A trainer has to be made again, and the aggregator has ended already.
+    /// The aggregator has ended already, and a trainer has to be made again or came too late.
     StartOver,
 }
 
@@ -122,7 +122,8 @@ pub(crate) fn progress<'a>(
     let again = |(trainer, step): (&Look<'a>, &Step)| {
         trainer.is_made_again(step, uid.as_deref()) || trainer.came_too_late(step, uid.as_deref())
     };
-    if has_ended && places.iter().zip(&steps).any(again) {
+    let is_recorded = !steps.contains(&Step::Record);
+    if has_ended && is_recorded && places.iter().zip(&steps).any(again) {
         step = if aggregator.pod.is_some() {
             Step::Stop(Why::StartOver)
         } else {
@@ -269,7 +270,7 @@ impl<'a> Look<'a> {
         aggregator.is_some() && self.recorded_under == aggregator
     }
 
-    /// The uid of the last pod of a trainer's place under this aggregator.
+    /// The uid of the last pod of a trainer's place under this aggregator, as far as it is recorded.
     fn earlier_pod(&self, aggregator: Option<&str>) -> Option<&'a str> {
         let record = self.record.filter(|_| self.counts_under(aggregator));
         record.and_then(|record| record.pod_uid.as_deref())
@@ -280,14 +281,16 @@ impl<'a> Look<'a> {
         *step == Step::Make && self.earlier_pod(aggregator).is_some()
     }
 
-    /// Whether a second pod of the place under the same aggregator, which has ended, finds nobody: it was made before that
-    /// was known. A first pod that crashes was there in time: with another aggregator it would do the same.
+    /// Whether this is a second pod of the place beside the same aggregator that has come too late: it keeps failing, as one
+    /// does that was made before the aggregator's end was known. A first pod may fail for another reason, and then would
+    /// again beside another aggregator, for ever.
     fn came_too_late(&self, step: &Step, aggregator: Option<&str>) -> bool {
         let second = self.pod.filter(|pod| {
             let belongs = aggregator.is_some() && pod.annotation(annotation::AGGREGATOR_UID) == aggregator;
             belongs && pod.annotation(annotation::REPLACES).is_some()
         });
-        *step == Step::Keep && second.is_some_and(|pod| ended(pod).is_none() && has_crashed(pod))
+        let can_be_made = self.sources.is_ok();
+        can_be_made && *step == Step::Keep && second.is_some_and(|pod| ended(pod).is_none() && keeps_failing(pod))
     }
 }
 

@@ -84,7 +84,7 @@ fn told(why: &Why) -> String {
         Why::Changed => "what it is made from changed".to_owned(),
         Why::Lost(how) => format!("it was lost ({how})"),
         Why::Aggregator => "its aggregator is no more, and a connection to it cannot be resumed".to_owned(),
-        Why::StartOver => "a trainer has to be made again, and nobody would answer it".to_owned(),
+        Why::StartOver => "a trainer is made again after the aggregator's end, and nobody answers it".to_owned(),
     }
 }
 

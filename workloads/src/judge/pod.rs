@@ -87,13 +87,21 @@ pub(crate) fn bad_exit(pod: &Live) -> Option<Exit> {
     })
 }
 
-/// Whether one of the pod's containers has ended badly, and was or is to be started again.
-pub(crate) fn has_crashed(pod: &Live) -> bool {
-    let ends = ["/state/terminated/exitCode", "/lastState/terminated/exitCode"];
-    containers(pod).any(|status| {
-        let mut codes = ends.iter().filter_map(|end| status.pointer(end)?.as_i64());
-        codes.any(|code| code != 0)
-    })
+/// Whether none of the pod's containers runs, and one that keeps ending badly waits to be started again. That one ended
+/// badly once says nothing: it is told for as long as the pod lives.
+pub(crate) fn keeps_failing(pod: &Live) -> bool {
+    let runs = |status: &Value| status.pointer("/state/running").is_some();
+    let failed = |status: &Value| {
+        let code = status.pointer("/lastState/terminated/exitCode").and_then(Value::as_i64);
+        backs_off(status) && code.is_some_and(|code| code != 0)
+    };
+    !containers(pod).any(runs) && containers(pod).any(failed)
+}
+
+/// Whether the kubelet waits for longer and longer until it starts the container again.
+fn backs_off(status: &Value) -> bool {
+    let waiting = status.pointer("/state/waiting");
+    waiting.is_some_and(|waiting| field(waiting, "reason") == "CrashLoopBackOff")
 }
 
 /// When the last container of the pod ended.
@@ -165,12 +173,9 @@ fn stuck(pod: &Live, status: &Value) -> Option<Finding> {
 
 /// A container that keeps ending badly and is started again.
 fn crashing(pod: &str, status: &Value) -> Option<Finding> {
-    let backing_off = status
-        .pointer("/state/waiting")
-        .is_some_and(|waiting| field(waiting, "reason") == "CrashLoopBackOff");
     let ended = match status.pointer("/state/terminated") {
         Some(ended) => Some(ended),
-        None if backing_off => status.pointer("/lastState/terminated"),
+        None if backs_off(status) => status.pointer("/lastState/terminated"),
         None => return None,
     };
     let exit = ended.and_then(|ended| exit_of(status, ended));
@@ -189,7 +194,7 @@ fn crashing(pod: &str, status: &Value) -> Option<Finding> {
         }) => {
             format!("container {container} of Pod {pod} keeps failing, last with exit code {code}: {message}")
         }
-        None if backing_off => format!("container {} of Pod {pod} keeps ending", field(status, "name")),
+        None if backs_off(status) => format!("container {} of Pod {pod} keeps ending", field(status, "name")),
         None => return None,
     };
     Some(blocked("ContainerFailing", message))

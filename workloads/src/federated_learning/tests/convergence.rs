@@ -115,7 +115,7 @@ fn calm(world: &mut World) {
     for place in 1..world.places() {
         if world.is_connected(place) {
             world.end(place, 0);
-        } else if world.phase(AGGREGATOR) == "Succeeded" {
+        } else if !["Pending", "Running"].contains(&world.phase(AGGREGATOR)) {
             world.crash(place);
         }
     }

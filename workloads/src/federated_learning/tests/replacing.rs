@@ -202,7 +202,14 @@ fn a_trainer_made_again_as_the_aggregator_ends_starts_the_job_over_once_it_fails
     let before = uids(&world);
     after_deletions(&mut world);
     assert_eq!(uids(&world), before, "it may have been in time");
+    world.restart(SECOND);
+    after_deletions(&mut world);
+    assert_eq!(uids(&world), before, "it failed once, and runs");
     world.crash(SECOND);
+    world.lose(ObjectKind::DATASET, "second");
+    after_deletions(&mut world);
+    assert_eq!(uids(&world), before, "it could not be made");
+    world.bring_back();
     after_deletions(&mut world);
     for (place, (before, after)) in before.iter().zip(uids(&world)).enumerate() {
         assert_ne!(before, &after, "place {place}");

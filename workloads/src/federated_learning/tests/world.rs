@@ -231,7 +231,18 @@ impl World {
             let pods: Vec<_> = pods.map(|pod| pod.uid().to_owned()).collect();
             self.connected.extend(pods);
             let uid = uid.unwrap_or_default();
-            self.met.extend(places.into_iter().map(|place| (uid.clone(), place)));
+            // A pod that is gone before it was ever recorded is not known to have been there.
+            let recorded = self.status().workers;
+            let is_recorded = |place: &usize| {
+                let record = recorded.get(*place).and_then(|record| record.pod_uid.as_deref());
+                record.is_some() && record == self.pod(*place).map(Live::uid)
+            };
+            let met: Vec<_> = places
+                .into_iter()
+                .filter(is_recorded)
+                .map(|place| (uid.clone(), place))
+                .collect();
+            self.met.extend(met);
         }
     }
 
@@ -253,6 +264,13 @@ impl World {
             let status = json!({"name": "trainer", "state": {"waiting": waiting}, "lastState": {"terminated": ended}});
             self.set_status(place, &json!({"phase": "Running", "containerStatuses": [status]}));
         }
+    }
+
+    /// It ended badly, and runs again.
+    pub(super) fn restart(&mut self, place: usize) {
+        let ended = json!({"exitCode": 1});
+        let status = json!({"name": "trainer", "state": {"running": {}}, "lastState": {"terminated": ended}});
+        self.set_status(place, &json!({"phase": "Running", "containerStatuses": [status]}));
     }
 
     /// The containers end, well or not, as far as they run.
