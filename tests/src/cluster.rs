@@ -230,8 +230,8 @@ const RESTLESS: [&str; 4] = ["Event", "Lease", "ConfigMap", "Secret"];
 /// The pause between two looks at a control plane; with a round trip to its API server and to etcd, unless it is plain that
 /// somebody is at work.
 const LOOK: Duration = Duration::from_millis(40);
-/// What a round trip counts for at most, where it takes long: API servers that are down answer late.
-const LONGEST: Duration = Duration::from_millis(50);
+/// What a round trip counts for at most, where it takes long: an API server that is down may never answer.
+const LONGEST: Duration = Duration::from_millis(250);
 /// So many looks without a change tell that nothing more is to come, where nothing is under way.
 const CALM: u32 = 4;
 /// And so many, where something is that may never come to an end. On a busy machine its next step may take seconds.

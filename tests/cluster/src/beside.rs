@@ -98,9 +98,10 @@ impl Another {
     /// What stands before the line that tells how it ended.
     const ENDED: &str = "another cluster: ";
 
-    /// Starts it.
+    /// Starts it. It gives way: most of all where everything starts at once.
     pub fn begin(equipment: &Equipment) -> anyhow::Result<Self> {
-        let mut run = Command::new(env::current_exe()?);
+        let mut run = Command::new("nice");
+        run.args(["-n", "5"]).arg(env::current_exe()?);
         run.arg(ANOTHER).arg(serde_json::to_string(equipment)?);
         let mut process = run.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let said = process.stdout.take().context("its output is piped")?;
