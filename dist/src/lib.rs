@@ -24,6 +24,13 @@ pub fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
+/// Bytes in hexadecimal, as digests are written.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
 /// Cargo, at the root of the repository. What `cargo run` said of the program that calls this is not for the next one: build
 /// scripts would run again for it.
 pub fn cargo() -> Command {

@@ -90,10 +90,7 @@ struct Blobs(BTreeMap<String, Vec<u8>>);
 impl Blobs {
     /// Adds one.
     fn add(&mut self, media_type: &'static str, content: Vec<u8>) -> Descriptor {
-        let digest = Sha256::digest(&content);
-        let digest = digest
-            .iter()
-            .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let digest = crate::hex(&Sha256::digest(&content));
         let descriptor = Descriptor {
             media_type,
             digest: format!("sha256:{digest}"),

@@ -134,10 +134,8 @@ impl Workshop {
         make: impl FnOnce(&Path) -> anyhow::Result<String>,
     ) -> anyhow::Result<PathBuf> {
         let digest = Sha256::digest(inputs.join("\n"));
-        let key = digest
-            .iter()
-            .take(6)
-            .fold(String::new(), |key, byte| key + &format!("{byte:02x}"));
+        let mut key = skerry_dist::hex(&digest);
+        key.truncate(12);
         let folder = self.store.join(format!("{name}-{version}-{key}"));
         let program = folder.join(name);
         if program.is_file() {

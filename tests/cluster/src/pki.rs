@@ -87,10 +87,7 @@ impl Pki {
     /// The same by a token, for an API server that is yet to start, with [`TOKENS`]: a certificate is verified once more with
     /// each request.
     pub fn kubeconfig_by_token(&self, server: &str, user: &str, group: &str) -> anyhow::Result<PathBuf> {
-        let digest = Sha256::digest(KeyPair::generate()?.serialize_der());
-        let token = digest
-            .iter()
-            .fold(String::new(), |token, byte| token + &format!("{byte:02x}"));
+        let token = skerry_dist::hex(&Sha256::digest(KeyPair::generate()?.serialize_der()));
         let mut tokens = File::options().create(true).append(true).open(self.file(TOKENS))?;
         writeln!(tokens, "{token},{user},{user},{group}")?;
         self.kubeconfig_with(&json!({"token": token}), server, user)

@@ -83,10 +83,7 @@ fn digest(root: &Path, folders: &[&str]) -> anyhow::Result<String> {
         digest.update(format!("{name} {}\n", content.len()));
         digest.update(content);
     }
-    let digest = digest.finalize();
-    Ok(digest
-        .iter()
-        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
+    Ok(skerry_dist::hex(&digest.finalize()))
 }
 
 fn gather(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {

@@ -223,7 +223,7 @@ impl<'a> Look<'a> {
                 self.make()
             };
         };
-        let belongs = aggregator.is_some() && pod.annotation(annotation::AGGREGATOR_UID) == aggregator;
+        let belongs = works_with(pod, aggregator);
         if belongs && ended(pod).is_some() {
             if self.counts_under(aggregator) && self.outcome_recorded() {
                 Step::Keep
@@ -285,13 +285,17 @@ impl<'a> Look<'a> {
     /// does that was made before the aggregator's end was known. A first pod may fail for another reason, and then would
     /// again beside another aggregator, for ever.
     fn came_too_late(&self, step: &Step, aggregator: Option<&str>) -> bool {
-        let second = self.pod.filter(|pod| {
-            let belongs = aggregator.is_some() && pod.annotation(annotation::AGGREGATOR_UID) == aggregator;
-            belongs && pod.annotation(annotation::REPLACES).is_some()
-        });
-        let can_be_made = self.sources.is_ok();
-        can_be_made && *step == Step::Keep && second.is_some_and(|pod| ended(pod).is_none() && keeps_failing(pod))
+        let is_late = |pod: &Live| {
+            let is_second = works_with(pod, aggregator) && pod.annotation(annotation::REPLACES).is_some();
+            is_second && ended(pod).is_none() && keeps_failing(pod)
+        };
+        *step == Step::Keep && self.sources.is_ok() && self.pod.is_some_and(is_late)
     }
+}
+
+/// Whether a trainer's pod was made for the aggregator's pod of this uid.
+fn works_with(pod: &Live, aggregator: Option<&str>) -> bool {
+    aggregator.is_some() && pod.annotation(annotation::AGGREGATOR_UID) == aggregator
 }
 
 /// How old a lost pod has to be for another to take its place.

@@ -92,8 +92,8 @@ pub(crate) fn bad_exit(pod: &Live) -> Option<Exit> {
 pub(crate) fn keeps_failing(pod: &Live) -> bool {
     let runs = |status: &Value| status.pointer("/state/running").is_some();
     let failed = |status: &Value| {
-        let code = status.pointer("/lastState/terminated/exitCode").and_then(Value::as_i64);
-        backs_off(status) && code.is_some_and(|code| code != 0)
+        let last = status.pointer("/lastState/terminated");
+        backs_off(status) && last.and_then(|ended| exit_of(status, ended)).is_some()
     };
     !containers(pod).any(runs) && containers(pod).any(failed)
 }
@@ -283,6 +283,22 @@ mod tests {
     fn waiting(reason: &str) -> Value {
         json!({"phase": "Pending", "containerStatuses": [{"name": "c", "image": "i:1",
             "state": {"waiting": {"reason": reason, "message": "m"}}}]})
+    }
+
+    #[rstest]
+    #[case::backs_off(&[("waiting", 2)], true)]
+    #[case::ended_well(&[("waiting", 0)], false)]
+    #[case::runs_again(&[("running", 2)], false)]
+    #[case::another_runs(&[("waiting", 2), ("running", 0)], false)]
+    #[case::has_just_ended(&[("terminated", 2)], false)]
+    fn a_pod_keeps_failing_if_none_runs_and_one_backs_off(#[case] states: &[(&str, i32)], #[case] fails: bool) {
+        let status = |(state, last): &(&str, i32)| {
+            json!({"name": "c", "state": {*state: {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"exitCode": last}}})
+        };
+        let statuses: Vec<_> = states.iter().map(status).collect();
+        let pod = pod(&json!({"phase": "Running", "containerStatuses": statuses}));
+        assert_eq!(keeps_failing(&pod), fails);
     }
 
     #[rstest]

@@ -7,6 +7,13 @@ use skerry_crds::sedna::v1alpha1::Outcome;
 use super::world::{AGGREGATOR, FIRST, SECOND, World, after_deletions, complete, uids};
 use crate::{Children, Live, Make, ObjectKind, testing};
 
+/// There is another pod in each place than before.
+fn assert_all_replaced(before: &[String], world: &World) {
+    for (place, (before, after)) in before.iter().zip(uids(world)).enumerate() {
+        assert_ne!(before, &after, "place {place}");
+    }
+}
+
 #[test]
 fn a_changed_trainer_is_replaced_alone() {
     let mut world = World::running();
@@ -79,9 +86,7 @@ fn another_aggregator_needs_other_trainers(#[case] change: fn(&mut World)) {
         "{told:?}"
     );
     after_deletions(&mut world);
-    for (place, (before, after)) in before.iter().zip(uids(&world)).enumerate() {
-        assert_ne!(before, &after, "place {place}");
-    }
+    assert_all_replaced(&before, &world);
     assert_eq!(
         world.works_with(SECOND),
         world.pod(AGGREGATOR).map(|pod| pod.uid().to_owned())
@@ -180,9 +185,7 @@ fn a_trainer_lost_after_the_aggregators_end_starts_the_job_over() {
     let before = uids(&world);
     world.evict(SECOND);
     after_deletions(&mut world);
-    for (place, (before, after)) in before.iter().zip(uids(&world)).enumerate() {
-        assert_ne!(before, &after, "place {place}");
-    }
+    assert_all_replaced(&before, &world);
     complete(&mut world);
 }
 
@@ -211,9 +214,7 @@ fn a_trainer_made_again_as_the_aggregator_ends_starts_the_job_over_once_it_fails
     assert_eq!(uids(&world), before, "it could not be made");
     world.bring_back();
     after_deletions(&mut world);
-    for (place, (before, after)) in before.iter().zip(uids(&world)).enumerate() {
-        assert_ne!(before, &after, "place {place}");
-    }
+    assert_all_replaced(&before, &world);
     complete(&mut world);
 }
 
