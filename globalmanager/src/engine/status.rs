@@ -48,6 +48,16 @@ const GENERATIONS: Rate = Rate {
     in_a_pause: 20,
 };
 
+/// How many statuses are on their way at once, on average. The rates above are for an API server with nothing else to do; one
+/// that answers late has, and what is told of a thousand resources is not to keep it from what makes their children.
+const AT_ONCE: u32 = 4;
+
+/// Of how many answers the time that they take is told.
+const LATELY: u32 = 8;
+
+/// What takes longer tells of an API server that was away, and nothing of how much it takes now that it is back.
+const LONGEST_ANSWER: Duration = Duration::from_millis(400);
+
 /// What was written.
 #[derive(Debug, Default)]
 pub(crate) struct Written(Mutex<Books>);
@@ -57,6 +67,8 @@ struct Books {
     last: BTreeMap<ResourceKey, Last>,
     news: Turns,
     generations: Turns,
+    /// How long the API server has lately taken to answer.
+    answer: Duration,
 }
 
 /// Which fields were last written, and when: it tells a field that another manager owns from one that we own and no longer
@@ -132,7 +144,10 @@ pub(crate) async fn write<K: Kind>(
         "status": wanted,
     });
     let how = PatchParams::apply(names::MANAGER_STATUS).force();
-    match api.patch_status(name, &how, &Patch::Apply(&body)).await {
+    let asked = Instant::now();
+    let answer = api.patch_status(name, &how, &Patch::Apply(&body)).await;
+    written.answered(asked.elapsed());
+    match answer {
         Ok(object) => {
             written.record(key, wanted.into_iter().map(|(field, _)| field).collect());
             engine.learn(K::KIND, &trim::trim(K::KIND, object), false);
@@ -155,15 +170,22 @@ impl Written {
         self.0.lock().last.get(key).cloned()
     }
 
-    /// How long it is to a resource's turn, which is `apart` from that of any other.
+    /// How long it is to a resource's turn, which is `apart` from that of any other, or more where answers take long.
     fn turn(&self, key: &ResourceKey, is_news: bool, apart: Duration) -> Duration {
         let mut books = self.0.lock();
+        let apart = apart.max(books.answer / AT_ONCE);
         let turns = if is_news {
             &mut books.news
         } else {
             &mut books.generations
         };
         turns.wait(key, apart)
+    }
+
+    /// The API server took so long to answer.
+    fn answered(&self, time: Duration) {
+        let mut books = self.0.lock();
+        books.answer = (books.answer * (LATELY - 1) + time.min(LONGEST_ANSWER)) / LATELY;
     }
 
     /// There is nothing to be told of this resource.
@@ -217,6 +239,7 @@ fn without_generations(status: &Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::ObjectKind;
 
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -233,6 +256,34 @@ mod tests {
         let written = ["active".to_owned()];
         assert!(says(&raw, &wanted, Some(&written), &["metrics"]));
         assert!(!says(&raw, &map(&json!({"active": 2})), Some(&written), &["metrics"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_answers_late_is_told_less_often() {
+        const APART: Duration = Duration::from_millis(10);
+        let key = |name: &str| ResourceKey {
+            kind: ObjectKind::MODEL,
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        };
+        let apart = |written: &Written| {
+            let first = written.turn(&key("first"), true, APART);
+            let apart = written.turn(&key("second"), true, APART).saturating_sub(first);
+            written.settled(&key("first"));
+            written.settled(&key("second"));
+            apart
+        };
+        let written = Written::default();
+        assert_eq!(apart(&written), APART);
+        let answered = |time| (0..100).for_each(|_| written.answered(time));
+        answered(APART * AT_ONCE / 2);
+        assert_eq!(apart(&written), APART, "four at once are fine");
+        answered(APART * AT_ONCE * 5);
+        assert!(apart(&written) > APART * 4, "{:?}", apart(&written));
+        answered(Duration::from_secs(60));
+        assert!(apart(&written) <= LONGEST_ANSWER / AT_ONCE, "{:?}", apart(&written));
+        answered(Duration::ZERO);
+        assert_eq!(apart(&written), APART);
     }
 
     #[test]
