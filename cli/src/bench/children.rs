@@ -23,8 +23,10 @@ use tokio::{
 
 use crate::failure::Failure;
 
-/// Looks are this far apart at least: one costs as much as there are children. Nothing is timed by them.
+/// Looks are this far apart at least. Nothing is timed by them.
 const LOOK: Duration = Duration::from_millis(200);
+/// And so many times as far as one takes: that is longer the more children there are, on the processors that make them.
+const SELDOM: u32 = 50;
 
 /// A child that was seen.
 #[derive(Clone, Debug)]
@@ -99,13 +101,17 @@ impl Watched {
     pub(super) async fn until(&self, what: &str, limit: Duration, is: impl Fn(&Seen) -> bool) -> Result<(), Failure> {
         let mut changed = self.changed.clone();
         let seen = async {
-            while !is(&self.seen.lock()) {
+            loop {
+                let begun = Instant::now();
+                if is(&self.seen.lock()) {
+                    return true;
+                }
+                let took = begun.elapsed();
                 if changed.changed().await.is_err() {
                     return false;
                 }
-                sleep(LOOK).await;
+                sleep(LOOK.max(SELDOM * took)).await;
             }
-            true
         };
         match timeout(limit, seen).await {
             Ok(true) => Ok(()),
