@@ -1,25 +1,19 @@
-//! Real control planes for scenarios. `SKERRY_CONTROL_PLANES` names a file with their list; whoever runs the scenarios on
-//! the real thing starts them. A scenario has one to itself, cleaned of what others left.
+//! A real control plane for the time of a scenario, which has it to itself, cleaned of what others left.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    env,
-    fs::{self, File},
-    path::{Path, PathBuf},
-    sync::{Arc, LazyLock, Mutex},
+    path::Path,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use base64::{Engine as _, prelude::BASE64_STANDARD as BASE64};
-use futures::{StreamExt, future::join_all, stream};
+use futures::{StreamExt, future::join_all};
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::{
-    api::core::v1::{Namespace, Node, ServiceAccount},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client, Config, ResourceExt,
-    api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::PostParams,
     client::{ConfigExt, retry::RetryPolicy},
     config::{KubeConfigOptions, Kubeconfig},
     core::DynamicObject,
@@ -28,13 +22,9 @@ use kube::{
         watcher::{self, Event},
     },
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use skerry_sandbox::{api::Wire, cluster::NodeSpec};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::UnixStream,
-    sync::{Semaphore, watch},
+    sync::watch,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -42,187 +32,11 @@ use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
 
 use crate::{
     calm::{Awaited, Objects},
+    cleaning::{KINDS, api, clean},
     definitions::is_served,
-    look::text,
-    loopback::HTTP,
-    server::make_namespace,
+    planes::{self, Plane},
     world::NAMESPACE,
 };
-
-/// The variable that names the file with the list of control planes.
-pub const CONTROL_PLANES: &str = "SKERRY_CONTROL_PLANES";
-
-/// A control plane, as the list has it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plane {
-    /// The kubeconfig of a user who may do everything and impersonate everybody.
-    pub kubeconfig: PathBuf,
-    /// Where etcd's HTTP interface is.
-    pub etcd: String,
-    /// The socket of its control, which takes it down and up again.
-    pub control: PathBuf,
-    /// The kubeconfig of managers: of a user who has the chart's role, and nothing more.
-    pub manager: Option<PathBuf>,
-    /// The definitions that were made known here last, by name: their specs, and the generations that these got.
-    #[serde(skip)]
-    defined: Arc<Mutex<BTreeMap<String, (Value, i64)>>>,
-    /// Locked by the process that uses it: several programs are lent the same.
-    #[serde(skip)]
-    lock: Option<Arc<File>>,
-}
-
-impl Plane {
-    /// Whether no other process uses it; then this one does, until [`Plane::give_back`].
-    fn claim(&mut self) -> bool {
-        let lock = self.lock.get_or_insert_with(|| {
-            let beside = self.control.with_extension("lock");
-            Arc::new(File::create(beside).expect("the plane's folder can be written"))
-        });
-        lock.try_lock().is_ok()
-    }
-
-    fn give_back(&self) {
-        if let Some(lock) = &self.lock {
-            lock.unlock().expect("the plane's lock is held");
-        }
-    }
-
-    /// Has its control do something: `kill the API server`, `stop the API server`, `stop etcd`, `restore`; until it is done.
-    pub async fn command(&self, command: &str) {
-        let mut control = UnixStream::connect(&self.control)
-            .await
-            .expect("the plane has a control");
-        control
-            .write_all(format!("{command}\n").as_bytes())
-            .await
-            .expect("the control takes commands");
-        let mut answer = String::new();
-        control.read_to_string(&mut answer).await.expect("the control answers");
-        assert_eq!(answer.trim(), "ok", "{command}");
-    }
-
-    /// Has etcd forget the history before a revision.
-    pub async fn compact(&self, revision: u64) {
-        self.ask_etcd(
-            "compaction",
-            json!({"revision": revision.to_string(), "physical": true}),
-        )
-        .await;
-    }
-
-    /// The kinds, by their plurals, of which there is anything in the namespace of the scenarios but Kubernetes' own. By the
-    /// names of all that etcd keeps: one question instead of a list of each kind, most of which are empty.
-    async fn left_in_namespace(&self) -> BTreeSet<String> {
-        let all =
-            json!({"key": BASE64.encode("/registry/"), "range_end": BASE64.encode("/registry0"), "keys_only": true});
-        let answer = self.ask_etcd("range", all).await;
-        let keys = answer["kvs"].as_array().into_iter().flatten();
-        let keys = keys.map(|entry| BASE64.decode(text(entry, "/key")).expect("etcd's keys are base64"));
-        keys.filter_map(|key| kind_of_key(&String::from_utf8_lossy(&key)))
-            .collect()
-    }
-
-    async fn ask_etcd(&self, what: &str, with: Value) -> Value {
-        let url = format!("{}/v3/kv/{what}", self.etcd);
-        let answer = HTTP.post(url).body(with.to_string()).send().await;
-        let answer = answer.expect("etcd answers");
-        assert!(answer.status().is_success(), "{answer:?}");
-        let answer = answer.bytes().await.expect("etcd answers to the end");
-        serde_json::from_slice(&answer).expect("etcd answers in JSON")
-    }
-}
-
-/// The kind of an object in the namespace of the scenarios, by its key in etcd: `/registry/pods/scenario/surface-train-0`, or
-/// `/registry/sedna.io/models/scenario/small`.
-fn kind_of_key(key: &str) -> Option<String> {
-    let (kind, object) = key.split_once(&format!("/{NAMESPACE}/"))?;
-    let plural = match kind.rsplit_once('/')?.1 {
-        "specs" => "services",
-        "configmaps" if object == KUBERNETES_OWN => return None,
-        plural => plural,
-    };
-    Some(plural.to_owned())
-}
-
-/// Whether control planes are lent to this process.
-pub fn is_lent() -> bool {
-    IDLE.is_some()
-}
-
-/// Control planes that nobody uses right now; nothing where scenarios run in memory.
-static IDLE: LazyLock<Option<Idle>> = LazyLock::new(|| {
-    let file = env::var_os(CONTROL_PLANES)?;
-    let list = fs::read(&file).expect("the list of control planes can be read");
-    let planes: Vec<Plane> = serde_json::from_slice(&list).expect("the list of control planes is JSON");
-    Some(Idle {
-        all: planes.len(),
-        free: Semaphore::new(planes.len()),
-        planes: Mutex::new(planes),
-        turn: Semaphore::new(1),
-    })
-});
-
-struct Idle {
-    all: usize,
-    planes: Mutex<Vec<Plane>>,
-    /// As many as this process does not use; waits in order.
-    free: Semaphore,
-    /// Whoever looks for one that no other process uses.
-    turn: Semaphore,
-}
-
-impl Idle {
-    /// How often it is looked whether another process has given one back.
-    const LOOK: Duration = Duration::from_millis(20);
-
-    async fn take(&self) -> Option<Plane> {
-        self.free.acquire().await.ok()?.forget();
-        let _turn = self.turn.acquire().await.ok()?;
-        loop {
-            {
-                let mut planes = self.planes.lock().unwrap();
-                if let Some(unused) = planes.iter_mut().position(Plane::claim) {
-                    return Some(planes.swap_remove(unused));
-                }
-            }
-            sleep(Self::LOOK).await;
-        }
-    }
-
-    fn give_back(&self, plane: Plane) {
-        plane.give_back();
-        self.planes.lock().unwrap().push(plane);
-        self.free.add_permits(1);
-    }
-}
-
-/// Does the same with each of these: side by side, with a control plane each, or one after the other in memory, where
-/// their time would be one.
-pub async fn side_by_side<T, R>(each: impl IntoIterator<Item = T>, act: impl AsyncFn(T) -> R) -> Vec<R> {
-    let at_once = IDLE.as_ref().map_or(1, |idle| idle.all);
-    stream::iter(each).map(|one| act(one)).buffered(at_once).collect().await
-}
-
-/// The kinds of objects that scenarios make.
-const KINDS: [(&str, &str, &str); 14] = [
-    ("sedna.io/v1alpha1", "JointInferenceService", "jointinferenceservices"),
-    ("sedna.io/v1alpha1", "FederatedLearningJob", "federatedlearningjobs"),
-    ("sedna.io/v1alpha1", "VideoAnalyticsJob", "videoanalyticsjobs"),
-    ("sedna.io/v1alpha1", "Dataset", "datasets"),
-    ("sedna.io/v1alpha1", "Model", "models"),
-    ("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
-    ("apps/v1", "Deployment", "deployments"),
-    ("apps/v1", "ReplicaSet", "replicasets"),
-    ("v1", "Pod", "pods"),
-    ("v1", "Service", "services"),
-    ("v1", "Secret", "secrets"),
-    ("v1", "ConfigMap", "configmaps"),
-    ("coordination.k8s.io/v1", "Lease", "leases"),
-    ("events.k8s.io/v1", "Event", "events"),
-];
-
-/// What Kubernetes itself keeps in the namespace.
-const KUBERNETES_OWN: &str = "kube-root-ca.crt";
 
 /// Objects of these kinds change without end, or do not tell that anything is under way.
 const RESTLESS: [&str; 4] = ["Event", "Lease", "ConfigMap", "Secret"];
@@ -262,17 +76,14 @@ pub struct Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        if let Some(idle) = IDLE.as_ref() {
-            idle.give_back(self.plane.clone());
-        }
+        planes::give_back(self.plane.clone());
     }
 }
 
 impl Borrowed {
     /// Waits for a control plane, and cleans it. These nodes stay, where nobody did anything to them.
     pub async fn take(nodes: &[NodeSpec]) -> Option<Self> {
-        let idle = IDLE.as_ref()?;
-        let plane = idle.take().await?;
+        let plane = planes::take().await?;
         // A scenario that failed may have left it down.
         plane.command("restore").await;
         // Another test may have been first.
@@ -449,81 +260,5 @@ pub(crate) fn let_time_pass() {
     let runtime = tokio::runtime::Handle::current().id();
     if RESUMED.replace(Some(runtime)) != Some(runtime) {
         tokio::time::resume();
-    }
-}
-
-fn api(client: &Client, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
-    let (group, version) = version.split_once('/').unwrap_or(("", version));
-    let mut resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind));
-    plural.clone_into(&mut resource.plural);
-    Api::namespaced_with(client.clone(), NAMESPACE, &resource)
-}
-
-/// Takes away what a scenario left, and makes our kinds known as they are to be.
-async fn clean(plane: &Plane, admin: &Client, wanted: &[NodeSpec]) {
-    let nodes: Api<Node> = Api::all(admin.clone());
-    let known = nodes.list(&ListParams::default()).await.expect("nodes can be listed");
-    let of_others = |node: &&Node| !wanted.iter().any(|wanted| wanted.is_as_made_known(node));
-    for node in known.iter().filter(of_others) {
-        // Whoever has no kubelet any more would never go by itself.
-        match nodes.delete(&node.name_any(), &DeleteParams::default()).await {
-            Err(error) if !matches!(&error, kube::Error::Api(status) if status.code == 404) => {
-                panic!("nodes can be deleted: {error}")
-            }
-            _ => {}
-        }
-    }
-    make_namespace(admin).await;
-    // What one controller takes away, another may still make anew.
-    loop {
-        let left = plane.left_in_namespace().await;
-        let kinds = KINDS.into_iter().filter(|(_, _, plural)| left.contains(*plural));
-        let cleaning: Vec<_> = kinds.map(|kind| clean_of(admin, kind)).collect();
-        if cleaning.is_empty() {
-            break;
-        }
-        join_all(cleaning).await;
-        sleep(Duration::from_millis(20)).await;
-    }
-    // Without it no pod is admitted.
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
-    while !matches!(accounts.get_opt("default").await, Ok(Some(_))) {
-        sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// Has all objects of a kind deleted.
-async fn clean_of(admin: &Client, (version, kind, plural): (&str, &str, &str)) {
-    let api = api(admin, version, kind, plural);
-    let not_kubernetes_own = ListParams::default().fields(&format!("metadata.name!={KUBERNETES_OWN}"));
-    // Of a kind that is not known any more there are none to be had.
-    let listed = api.list_metadata(&not_kubernetes_own).await;
-    for held in listed
-        .into_iter()
-        .flatten()
-        .filter(|object| object.metadata.finalizers.is_some())
-    {
-        let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // Gone meanwhile is as good.
-        let _ = api.patch(&held.name_any(), &PatchParams::default(), &without).await;
-    }
-    let at_once = DeleteParams::background().grace_period(0);
-    let _ = api.delete_collection(&at_once, &not_kubernetes_own).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_of_etcds_tells_the_kind_and_whether_it_is_the_scenarios() {
-        let kind = |key| kind_of_key(key).unwrap_or_default();
-        assert_eq!(kind("/registry/pods/scenario/surface-train-0"), "pods");
-        assert_eq!(kind("/registry/services/specs/scenario/helmet-cloud"), "services");
-        assert_eq!(kind("/registry/sedna.io/models/scenario/small"), "models");
-        assert_eq!(kind("/registry/configmaps/scenario/of-a-user"), "configmaps");
-        assert_eq!(kind("/registry/configmaps/scenario/kube-root-ca.crt"), "");
-        assert_eq!(kind("/registry/pods/another/scenario"), "");
-        assert_eq!(kind("/registry/namespaces/scenario"), "");
     }
 }

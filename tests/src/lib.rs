@@ -10,6 +10,7 @@
 )]
 
 mod calm;
+mod cleaning;
 pub mod cluster;
 pub mod definitions;
 pub mod federated_job;
@@ -17,6 +18,7 @@ pub mod kubectl;
 pub mod look;
 pub mod loopback;
 pub mod manager;
+pub mod planes;
 pub mod samples;
 pub mod server;
 pub mod tools;

@@ -18,7 +18,8 @@ use skerry_sandbox::{
 };
 
 use crate::{
-    cluster::{Borrowed, is_lent, let_time_pass},
+    cluster::{Borrowed, let_time_pass},
+    planes::is_lent,
     world::NAMESPACE,
 };
 

@@ -37,6 +37,6 @@ pub fn missing() -> Vec<String> {
         .into_iter()
         .filter(|(tool, _)| !is_there(tool))
         .map(|(tool, what)| format!("skipped: no {tool} on PATH, so this was not tested: {what}"));
-    let plane = (!crate::cluster::is_lent()).then(|| format!("skipped: {NO_CONTROL_PLANE}"));
+    let plane = (!crate::planes::is_lent()).then(|| format!("skipped: {NO_CONTROL_PLANE}"));
     tools.chain(plane).collect()
 }

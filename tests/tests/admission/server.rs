@@ -18,10 +18,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use skerry_sandbox::ApiServer;
-use skerry_tests::{
-    NAMESPACE,
-    cluster::{Borrowed, is_lent},
-};
+use skerry_tests::{NAMESPACE, cluster::Borrowed, planes::is_lent};
 use tokio::{
     runtime::Runtime,
     sync::{Mutex, MutexGuard, OnceCell},

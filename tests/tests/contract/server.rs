@@ -14,8 +14,8 @@ use kube::{
 use serde_json::json;
 use skerry_sandbox::ApiServer;
 use skerry_tests::{
-    cluster::{CONTROL_PLANES, Plane},
     definitions::install,
+    planes::{CONTROL_PLANES, Plane},
 };
 
 use crate::{answer::Answer, kinds::KINDS};

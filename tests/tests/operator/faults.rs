@@ -17,7 +17,7 @@ use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService, 
 use skerry_sandbox::api::{Fault, FaultHandle, Match, Past, RequestInfo, Verb};
 use skerry_tests::{
     NAMESPACE, World,
-    cluster::{is_lent, side_by_side},
+    planes::{is_lent, side_by_side},
     world::MANAGER,
 };
 use tokio::time::Instant;

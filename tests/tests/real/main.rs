@@ -21,9 +21,9 @@ use serde_json::Value;
 use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
 use skerry_tests::{
     NAMESPACE, World,
-    cluster::Plane,
     kubectl::Kubectl,
     look::text,
+    planes::Plane,
     samples::{self, CLOUD, EDGE, JOB, READY, RUNNING, SERVICE},
     server::Server,
 };
