@@ -52,7 +52,8 @@ impl Manager {
     pub fn replaced_by(&self, folder: &Path, kubeconfig: &Path) -> Self {
         Self {
             port: self.port,
-            ..Self::new(folder, "manager", kubeconfig)
+            link: self.link,
+            ..Self::new(folder, "manager", kubeconfig).of(self.process.version.clone())
         }
     }
 

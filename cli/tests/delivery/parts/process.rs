@@ -38,7 +38,7 @@ pub enum Link {
 
 /// A process, which is killed when this is dropped.
 pub(super) struct Running {
-    version: Version,
+    pub(super) version: Version,
     child: Option<Child>,
 }
 
