@@ -48,8 +48,8 @@ const GENERATIONS: Rate = Rate {
     in_a_pause: 20,
 };
 
-/// How many statuses are on their way at once, on average. The rates above are for an API server with nothing else to do; one
-/// that answers late has, and what is told of a thousand resources is not to keep it from what makes their children.
+/// How many statuses are on their way at once, on average. The rates above are for an API server with little else to do; one
+/// that answers late has much, and telling of a thousand resources is not to keep it from what makes their children.
 const AT_ONCE: u32 = 4;
 
 /// Of how many answers the time that they take is told.
