@@ -160,15 +160,18 @@ impl ControlPlane {
         command
     }
 
-    /// Looks at each state of an object until there is something to see in one.
+    /// Looks at each state of an object of this kind and name until there is something to see in one.
     pub fn watch<T>(
         &self,
-        object: &[&str],
+        [kind, name]: &[&str; 2],
         limit: Duration,
         mut seen: impl FnMut(&Value) -> Option<T>,
     ) -> anyhow::Result<T> {
         let limit = format!("--request-timeout={}s", limit.as_secs());
-        let mut command = self.kubectl_command(&[&["get", "--watch", "--output=json", &limit], object].concat());
+        // As a list of one. Of a single object that is named, kubectl prints what it gets and leaves out the first state that it
+        // watches: what changes in between would never be seen.
+        let named = format!("--field-selector=metadata.name={name}");
+        let mut command = self.kubectl_command(&["get", kind, &named, "--watch", "--output=json", &limit]);
         let mut kubectl = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let told = kubectl.stdout.take().context("the output is piped")?;
         let states = Deserializer::from_reader(BufReader::new(told)).into_iter::<Value>();

@@ -88,7 +88,7 @@ impl Tour<'_> {
     /// Looks at each state of an object until there is something to see in one.
     pub(super) fn watch<T>(
         &self,
-        object: &[&str],
+        object: &[&str; 2],
         limit: Duration,
         seen: impl FnMut(&Value) -> Option<T>,
     ) -> anyhow::Result<T> {
@@ -98,7 +98,7 @@ impl Tour<'_> {
     /// Waits until a condition of an object is as told, with its reason.
     pub(super) fn wait_for(
         &self,
-        what: &[&str],
+        what: &[&str; 2],
         condition: &str,
         holds: impl Fn(&str, &str, &str) -> bool,
     ) -> anyhow::Result<String> {
@@ -115,7 +115,7 @@ impl Tour<'_> {
     }
 
     /// Waits until a service is ready, with all as it is declared.
-    pub(super) fn wait_until_ready(&self, what: &[&str]) -> anyhow::Result<()> {
+    pub(super) fn wait_until_ready(&self, what: &[&str; 2]) -> anyhow::Result<()> {
         self.wait_for(what, "Progressing", |status, _, _| status == "False")?;
         self.wait_for(what, "Ready", |status, _, _| status == "True").map(drop)
     }
@@ -176,19 +176,19 @@ impl Tour<'_> {
         }
     }
 
-    /// Waits until a figure of a service's metrics is as wanted.
+    /// Waits until a figure of a resource's metrics is as wanted.
     pub(super) fn wait_for_metrics(
         &self,
-        service: &str,
+        resource: &[&str; 2],
         mut holds: impl FnMut(&dyn Fn(&str) -> f64) -> bool,
     ) -> anyhow::Result<String> {
         let mut last = String::new();
-        self.watch(&["jointinferenceservice", service], Duration::from_secs(90), |object| {
+        self.watch(resource, Duration::from_secs(90), |object| {
             let metrics = array(object, "/status/metrics");
             last = Value::from(metrics).to_string();
             holds(&|key| figure(metrics, key)).then(|| last.clone())
         })
-        .with_context(|| format!("the metrics of {service} are: {last}"))
+        .with_context(|| format!("the metrics of {} are: {last}", resource.join(" ")))
     }
 }
 

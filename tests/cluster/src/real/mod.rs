@@ -279,6 +279,14 @@ impl<'a> Tour<'a> {
         for look in [
             &["get", "pods", "--all-namespaces", "--output", "wide"][..],
             &["get", "ji,fl,models", "--all-namespaces"],
+            // Whoever has written last, and when.
+            &[
+                "get",
+                "ji,fl,models,deployments",
+                "--all-namespaces",
+                "--output=yaml",
+                "--show-managed-fields",
+            ],
             &["get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"],
             &["describe", "pods", "--all-namespaces"],
             &[

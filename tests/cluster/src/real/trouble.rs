@@ -77,8 +77,10 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     ensure!(after.to_string().contains("CloudOnly"), "{after}");
     one_container_each(tour)?;
     // With this filter each sample goes to the cloud, as its worker reports.
-    tour.wait_for_metrics("read-digits", |figure| figure("uploadCloudRatio") > 0.99)
-        .map(drop)
+    tour.wait_for_metrics(&["jointinferenceservice", "read-digits"], |figure| {
+        figure("uploadCloudRatio") > 0.99
+    })
+    .map(drop)
 }
 
 /// On the edge there runs one container for each that its pods have.
@@ -127,8 +129,10 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         let found = tour.pods_of("federatedlearningjob", "learn-again", worker)?.len();
         ensure!(found == wanted, "{found} pods of the worker {worker}");
     }
-    tour.wait_for_metrics("read-digits", |figure| figure("uploadCloudRatio") > 0.99)
-        .map(drop)
+    tour.wait_for_metrics(&["jointinferenceservice", "read-digits"], |figure| {
+        figure("uploadCloudRatio") > 0.99
+    })
+    .map(drop)
 }
 
 pub fn wrong_image(tour: &mut Tour<'_>) -> anyhow::Result<()> {
