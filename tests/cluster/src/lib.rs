@@ -21,5 +21,6 @@ pub mod real;
 pub mod resets;
 pub mod results;
 pub mod rights;
+pub mod sections;
 pub mod site;
 pub mod table;

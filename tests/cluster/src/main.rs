@@ -25,7 +25,8 @@ use skerry_cluster::{
     programs::built,
     results::{Run, Sources},
     rights::{self, Right},
-    table::{self, SECTIONS, Section},
+    sections::{HOSTS, SANDBOX, SECTIONS, Section},
+    table,
 };
 
 use plan::{Asked, Measured, Skipped, Tier, Tiers, Version, plan};
@@ -242,7 +243,7 @@ fn test_programs(names: &[&str]) -> anyhow::Result<Vec<(String, PathBuf)>> {
 fn write_table() -> anyhow::Result<ExitCode> {
     let sources = Sources::now()?;
     let programs = SECTIONS.iter().map(|section| section.program);
-    let programs: Vec<_> = programs.filter(|program| *program != table::HOSTS).collect();
+    let programs: Vec<_> = programs.filter(|program| *program != HOSTS).collect();
     let programs: BTreeMap<_, _> = test_programs(&programs)?.into_iter().collect();
     let names = |section: &Section| match programs.get(section.program) {
         Some(program) => table::listed(program),
@@ -257,7 +258,7 @@ fn write_table() -> anyhow::Result<ExitCode> {
             .env("SKERRY_REQUIRE_KUBECTL", "1");
         let kept = Run {
             program: section.program,
-            place: table::SANDBOX,
+            place: SANDBOX,
             whole: true,
             sources: &sources,
         };
@@ -316,7 +317,7 @@ fn run_tiers(built: &Built, arguments: &Arguments, hosts: Option<&Equipment>) ->
     if arguments.asked().is_everything() {
         let programs = built.scenarios.iter().map(|(name, _)| name.as_str());
         let programs = programs
-            .chain(hosts.map(|_| table::HOSTS))
+            .chain(hosts.map(|_| HOSTS))
             .chain(built.contract.as_ref().map(|_| "contract"));
         for program in programs {
             good &= page_agrees(program, arguments.kubernetes, &built.sources)?;

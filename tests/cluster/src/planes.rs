@@ -24,8 +24,9 @@ use skerry_cluster::{
     process::output,
     results::Sources,
     rights::Right,
+    sections::Section,
     site::{AMONG_OTHERS, Processors, Site},
-    table::{self, Section},
+    table,
 };
 
 use crate::{Arguments, Built, Version};

@@ -15,7 +15,7 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::table::{PLACES, SECTIONS, Section};
+use crate::sections::{PLACES, SECTIONS, Section};
 
 /// A scenario that was run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

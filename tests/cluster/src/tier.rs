@@ -31,7 +31,7 @@ use skerry_cluster::{
     real::{self, Shown, Tour},
     results::{self, Run, Sources},
     rights::Right,
-    table,
+    sections::HOSTS,
 };
 
 use crate::{
@@ -141,7 +141,7 @@ impl Equipment {
             .into_iter()
             .map(|Shown { name, ok, .. }| results::Shown { name, ok });
         let kept = Run {
-            program: table::HOSTS,
+            program: HOSTS,
             place: "1.34",
             whole: true,
             sources,
@@ -235,6 +235,6 @@ fn folder() -> PathBuf {
 mod tests {
     #[test]
     fn the_page_of_scenarios_names_each_of_these() {
-        skerry_cluster::table::names_all(skerry_cluster::table::HOSTS, &super::scenarios()).unwrap();
+        skerry_cluster::table::names_all(super::HOSTS, &super::scenarios()).unwrap();
     }
 }
