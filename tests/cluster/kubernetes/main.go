@@ -1,7 +1,7 @@
-// A whole Kubernetes in one program: kubernetes COMPONENT [flags].
+// All components of Kubernetes in one program: kubernetes COMPONENT [flags].
 //
 // Built from released modules alone, so that the tests run what users run, wherever Go can fetch modules. The version is
-// linked in by whoever builds it: without it kubectl and the kubelet refuse to talk to the API server.
+// linked in by whoever builds it: without it the kubelet refuses to talk to the API server.
 package main
 
 import (
@@ -15,7 +15,6 @@ import (
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -27,20 +26,20 @@ var components = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllers.NewControllerManagerCommand,
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
-	"kubectl":                 kubectl.NewDefaultKubectlCommand,
 }
 
 func main() {
-	// A link with the component's name will do as well: kubectl -> kubernetes.
-	name := filepath.Base(os.Args[0])
-	if _, found := components[name]; !found && len(os.Args) > 1 {
-		name, os.Args = os.Args[1], os.Args[1:]
+	program, arguments := filepath.Base(os.Args[0]), os.Args[1:]
+	name := ""
+	if len(arguments) > 0 {
+		name = arguments[0]
 	}
 	component, found := components[name]
 	if !found {
-		fmt.Fprintf(os.Stderr, "usage: %s COMPONENT [flags]\ncomponents: %s\n", filepath.Base(os.Args[0]), known())
+		fmt.Fprintf(os.Stderr, "usage: %s COMPONENT [flags]\ncomponents: %s\n", program, known())
 		os.Exit(2)
 	}
+	os.Args = arguments
 	os.Exit(cli.Run(component()))
 }
 

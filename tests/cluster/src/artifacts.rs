@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::process::output;
@@ -20,6 +21,36 @@ pub const KUBERNETES: &str = "1.34.4";
 pub const NEWEST: &str = "1.36.3";
 const COREDNS: &str = "github.com/coredns/coredns@v1.14.6";
 const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.21.4";
+
+/// The programs of a Kubernetes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kubernetes {
+    /// All components, in one: of the control plane and, where it has nodes, of these.
+    pub components: PathBuf,
+    /// kubectl.
+    pub kubectl: PathBuf,
+}
+
+/// A program that is linked of Kubernetes' modules.
+struct Linked {
+    name: &'static str,
+    /// Its folder in our module.
+    package: &'static str,
+    /// What of it is ours.
+    sources: &'static [&'static str],
+}
+
+const COMPONENTS: Linked = Linked {
+    name: "kubernetes",
+    package: ".",
+    sources: &["main.go", "etcd.go", "node.go"],
+};
+
+const KUBECTL: Linked = Linked {
+    name: "kubectl",
+    package: "./kubectl",
+    sources: &["kubectl/main.go"],
+};
 
 /// Where programs are built from, and where they are kept.
 #[derive(Clone, Debug)]
@@ -42,13 +73,13 @@ impl Workshop {
     }
 
     /// Kubernetes with its kubelet.
-    pub fn kubernetes(&self) -> anyhow::Result<PathBuf> {
-        self.link("kubernetes", KUBERNETES, "go.mod", &["-tags", "node"])
+    pub fn kubernetes(&self) -> anyhow::Result<Kubernetes> {
+        self.both(KUBERNETES, "go.mod", &["-tags", "node"])
     }
 
     /// The newest control plane.
-    pub fn newest(&self) -> anyhow::Result<PathBuf> {
-        self.link("kubernetes", NEWEST, "go.1.36.mod", &["-modfile=go.1.36.mod"])
+    pub fn newest(&self) -> anyhow::Result<Kubernetes> {
+        self.both(NEWEST, "go.1.36.mod", &["-modfile=go.1.36.mod"])
     }
 
     /// The program of the container that holds a pod's namespaces.
@@ -78,33 +109,39 @@ impl Workshop {
 
     /// Builds all that a run on two hosts consists of; Helm first, which others wait for.
     pub fn prepare(&self) -> anyhow::Result<()> {
-        for make in [Self::helm, Self::kubernetes, Self::coredns, Self::pause] {
-            make(self)?;
-        }
-        Ok(())
+        self.helm()?;
+        self.kubernetes()?;
+        self.coredns()?;
+        self.pause().map(drop)
     }
 
-    fn link(&self, name: &str, version: &str, modfile: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
+    fn both(&self, version: &str, modfile: &str, flags: &[&str]) -> anyhow::Result<Kubernetes> {
+        Ok(Kubernetes {
+            components: self.link(&COMPONENTS, version, modfile, flags)?,
+            kubectl: self.link(&KUBECTL, version, modfile, flags)?,
+        })
+    }
+
+    fn link(&self, what: &Linked, version: &str, modfile: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
         let mut inputs = vec![version.to_owned(), flags.join(" ")];
-        for file in [modfile, "main.go", "etcd.go", "node.go"] {
+        for file in what.sources.iter().chain([&modfile]) {
             let path = self.module.join(file);
             inputs.push(fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?);
         }
         let (major, minor) = version.split_once('.').context("a version has a dot")?;
         let minor = minor.split('.').next().unwrap_or(minor);
-        let package = "k8s.io/component-base/version";
+        let of = "k8s.io/component-base/version";
         let stamp = format!(
-            "-s -w -X {package}.gitVersion=v{version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor} \
-             -X {package}.gitTreeState=clean"
+            "-s -w -X {of}.gitVersion=v{version} -X {of}.gitMajor={major} -X {of}.gitMinor={minor} -X {of}.gitTreeState=clean"
         );
-        self.keep(name, version, &inputs, |path| {
+        self.keep(what.name, version, &inputs, |path| {
             output(
                 Command::new("go")
                     .current_dir(&self.module)
                     .args(["build", "-trimpath", "-ldflags", &stamp, "-o"])
                     .arg(path)
                     .args(flags)
-                    .arg(".")
+                    .arg(what.package)
                     .envs(go()),
             )
         })

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use skerry_bounds::{Bounds, EDGE, Figure, MANAGER};
 
 use crate::{
+    artifacts::Kubernetes,
     control_plane::ControlPlane,
     enclosure::FOLDER,
     programs::{built, command_line},
@@ -93,10 +94,10 @@ impl Bench {
     }
 
     /// Runs it; its figures go to the caller's output. Whether they are as they should be.
-    pub fn measure(&self, kubernetes: &Path) -> anyhow::Result<bool> {
+    pub fn measure(&self, kubernetes: &Kubernetes) -> anyhow::Result<bool> {
         let (theirs, ours) = self.subject.processors()?;
         let mut plane = ControlPlane::start(Site {
-            kubernetes: kubernetes.to_owned(),
+            kubernetes: kubernetes.clone(),
             folder: Path::new(FOLDER).join("bench"),
             address: Ipv4Addr::LOCALHOST,
             port: 10_950,

@@ -152,11 +152,8 @@ impl ControlPlane {
     }
 
     fn kubectl_command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.site.processors.command(&self.site.kubernetes);
-        command
-            .args(["kubectl", "--kubeconfig"])
-            .arg(&self.access.admin)
-            .args(arguments);
+        let mut command = self.site.processors.command(&self.site.kubernetes.kubectl);
+        command.arg("--kubeconfig").arg(&self.access.admin).args(arguments);
         command
     }
 
@@ -259,7 +256,7 @@ impl ControlPlane {
     }
 
     fn component(&self, name: &str) -> Command {
-        let mut command = self.site.command(&self.site.kubernetes);
+        let mut command = self.site.command(&self.site.kubernetes.components);
         command
             .arg(name)
             // As for a large cluster: nobody here should wait for the controllers' own limits.
@@ -283,7 +280,7 @@ fn controllers(without: &[&str]) -> String {
 }
 
 fn start_etcd(site: &Site) -> anyhow::Result<Process> {
-    let mut command = site.command(&site.kubernetes);
+    let mut command = site.command(&site.kubernetes.components);
     command
         .arg("etcd")
         .arg(format!("--data-dir={}", site.folder.join("etcd").display()))
@@ -295,7 +292,7 @@ fn start_etcd(site: &Site) -> anyhow::Result<Process> {
 fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Process> {
     let file = |name: &str| pki.file(name).display().to_string();
     let kubelets = pki.client("api-server-to-kubelets", &["system:masters"])?;
-    let mut command = site.command(&site.kubernetes);
+    let mut command = site.command(&site.kubernetes.components);
     command
         .arg("kube-apiserver")
         .arg(format!("--etcd-servers=http://127.0.0.1:{}", site.port + 1))

@@ -14,6 +14,7 @@ use skerry_dist::{
 };
 
 use crate::{
+    artifacts::Kubernetes,
     control_plane::ControlPlane,
     network::{self, CLOUD, EDGE},
     node::{Booted, Node, PAUSE},
@@ -29,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// Kubernetes, with its kubelet.
-    pub kubernetes: PathBuf,
+    pub kubernetes: Kubernetes,
     /// The name server.
     pub coredns: PathBuf,
     /// The program of a pod's own container.
@@ -52,10 +53,13 @@ impl Hosts {
     pub fn start(programs: &Programs, folder: &Path, images: &[PathBuf]) -> anyhow::Result<Self> {
         network::make()?;
         // Where hosts see it, wherever it was built.
-        let kubernetes = folder.join("kubernetes");
-        fs::copy(&programs.kubernetes, &kubernetes)?;
+        let components = folder.join("kubernetes");
+        fs::copy(&programs.kubernetes.components, &components)?;
         let site = Site {
-            kubernetes: kubernetes.clone(),
+            kubernetes: Kubernetes {
+                components: components.clone(),
+                kubectl: programs.kubernetes.kubectl.clone(),
+            },
             folder: folder.join("control-plane"),
             address: CLOUD.address,
             port: 6443,
@@ -70,7 +74,7 @@ impl Hosts {
         };
         let mut images = images.to_vec();
         images.push(pause_image(programs, folder)?);
-        let boot = |host: network::Host| Booted::boot(host, &kubernetes, &folder.join(host.name), &images);
+        let boot = |host: network::Host| Booted::boot(host, &components, &folder.join(host.name), &images);
         // Machines are switched on by this thread, with which they end; the control plane ends when it is told to.
         let (plane, cloud, edge) = thread::scope(|scope| {
             let plane = scope.spawn(|| ControlPlane::start(site));

@@ -19,7 +19,7 @@ use clap::Parser;
 use serde::{Deserialize, Serialize};
 use skerry_cluster::{
     abilities::{self, Abilities},
-    artifacts::Workshop,
+    artifacts::{Kubernetes, Workshop},
     benches::{Bench, Sizes},
     enclosure, machine, packages,
     programs::built,
@@ -92,7 +92,7 @@ impl Arguments {
 struct Built {
     /// Of what the test programs are built.
     sources: Sources,
-    kubernetes: PathBuf,
+    kubernetes: Kubernetes,
     /// What the chart lets the manager do, as Helm renders it for the scenarios' namespace.
     role: String,
     /// By name.

@@ -17,7 +17,7 @@ use std::{
 use anyhow::{anyhow, bail};
 use serde_json::json;
 use skerry_cluster::{
-    artifacts::{KUBERNETES, NEWEST, Workshop},
+    artifacts::{KUBERNETES, Kubernetes, NEWEST, Workshop},
     control,
     control_plane::ControlPlane,
     enclosure::FOLDER,
@@ -52,7 +52,7 @@ pub fn run_scenarios(
     // The kubectl that belongs to them goes before the machine's.
     let programs = Path::new(FOLDER).join("bin");
     fs::create_dir(&programs)?;
-    symlink(&built.kubernetes, programs.join("kubectl"))?;
+    symlink(&built.kubernetes.kubectl, programs.join("kubectl"))?;
     let path = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths(std::iter::once(programs).chain(env::split_paths(&path)))?;
     let role = Path::new(FOLDER).join("role.yaml");
@@ -281,10 +281,10 @@ const OF_OTHER_KINDS: &[&str] = &[
 ];
 
 /// Control planes side by side, each with ports of its own.
-pub fn start_planes(kubernetes: &Path, number: u16) -> anyhow::Result<Vec<Arc<Mutex<ControlPlane>>>> {
+pub fn start_planes(kubernetes: &Kubernetes, number: u16) -> anyhow::Result<Vec<Arc<Mutex<ControlPlane>>>> {
     let start = |index: u16| {
         ControlPlane::start(Site {
-            kubernetes: kubernetes.to_owned(),
+            kubernetes: kubernetes.clone(),
             folder: Path::new(FOLDER).join(format!("plane-{index}")),
             address: Ipv4Addr::LOCALHOST,
             port: 10_000 + 10 * index,

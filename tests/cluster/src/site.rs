@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::{process::output, rights};
+use crate::{artifacts::Kubernetes, process::output, rights};
 
 /// How a component's memory is cleaned, in the words of Go's runtime.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,8 @@ pub const ALONE: Memory = Memory {
 /// Where a control plane lives.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// The program with all components.
-    pub kubernetes: PathBuf,
+    /// Its programs.
+    pub kubernetes: Kubernetes,
     /// Where it keeps what it needs; empty at first.
     pub folder: PathBuf,
     /// The address that all listen on.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use skerry_cluster::{
     abilities,
-    artifacts::Workshop,
+    artifacts::{Kubernetes, Workshop},
     control_plane::ControlPlane,
     enclosure::FOLDER,
     hosts::{Hosts, Programs},
@@ -60,7 +60,7 @@ pub fn scenarios() -> Vec<String> {
 /// What is built outside, for the hosts inside.
 #[derive(Serialize, Deserialize)]
 pub struct Equipment {
-    kubernetes: PathBuf,
+    kubernetes: Kubernetes,
     coredns: PathBuf,
     pause: PathBuf,
     helm: PathBuf,
@@ -156,7 +156,11 @@ impl Equipment {
     }
 
     pub fn tour_of<'a>(&self, hosts: &'a mut Hosts) -> anyhow::Result<Tour<'a>> {
-        let programs = [("helm", self.helm.as_path()), ("skerry", &self.skerry)];
+        let programs = [
+            ("helm", self.helm.as_path()),
+            ("kubectl", &self.kubernetes.kubectl),
+            ("skerry", &self.skerry),
+        ];
         Tour::new(hosts, &programs, &skerry_dist::root(), &folder())
     }
 
@@ -173,13 +177,13 @@ impl Equipment {
 }
 
 /// A user of a scenario: a folder among what is for a while, with an administrator's kubeconfig, and a `kubectl` that goes on.
-fn typing(kubernetes: &Path, admin: &Path) -> anyhow::Result<Process> {
+fn typing(kubectl: &Path, admin: &Path) -> anyhow::Result<Process> {
     let folder = env::temp_dir().join("user");
     fs::create_dir(&folder)?;
     let kubeconfig = folder.join("kubeconfig");
     fs::copy(admin, &kubeconfig)?;
-    let mut watch = Command::new(kubernetes);
-    watch.args(["kubectl", "get", "namespaces", "--watch"]);
+    let mut watch = Command::new(kubectl);
+    watch.args(["get", "namespaces", "--watch"]);
     watch.env("KUBECONFIG", &kubeconfig).env("HOME", &folder);
     Process::start("kubectl", &folder, watch)
 }
@@ -219,7 +223,7 @@ pub fn linger(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let planes = start_planes(&equipment.kubernetes, 1)?;
     let plane = planes.first().context("one was started")?;
     let admin = plane.lock().unwrap_or_else(PoisonError::into_inner).access().admin;
-    let _user = typing(&equipment.kubernetes, &admin)?;
+    let _user = typing(&equipment.kubernetes.kubectl, &admin)?;
     println!("{}", leftovers::UP);
     std::io::stdout().flush()?;
     loop {

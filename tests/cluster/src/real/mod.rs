@@ -21,7 +21,7 @@ mod trouble;
 use std::{
     collections::BTreeSet,
     fmt, fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -204,13 +204,6 @@ impl<'a> Tour<'a> {
         for (name, program) in programs {
             symlink(program, work.join("bin").join(name))?;
         }
-        let kubectl = work.join("bin/kubectl");
-        let kubernetes = folder.join("kubernetes");
-        fs::write(
-            &kubectl,
-            format!("#!/bin/sh\nexec {} kubectl \"$@\"\n", kubernetes.display()),
-        )?;
-        fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755))?;
         Ok(Self {
             kubeconfig: hosts.plane.access().admin,
             hosts,
