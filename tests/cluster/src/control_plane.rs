@@ -6,20 +6,18 @@ use std::{
     fs,
     io::BufReader,
     net::Ipv4Addr,
-    path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
 use serde_json::{Deserializer, Value, json};
 
 use crate::{
     pki::{Pair, Pki, TOKENS},
     process::{Process, output, until, until_it_works},
     rights::{self, Right},
-    site::Site,
+    site::{ADMIN, Access, Site},
 };
 
 /// How long the API server may take to be ready, on a busy machine.
@@ -29,20 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SERVICES: &str = "198.18.0.0/16";
 const FIRST_SERVICE: &str = "198.18.0.1";
 
-/// What a test needs to reach a control plane.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Access {
-    /// The kubeconfig of its administrator.
-    pub admin: PathBuf,
-    /// The kubeconfig of the account that the chart makes for the manager, and binds its role to.
-    pub manager: Option<PathBuf>,
-}
-
 /// A control plane that runs.
 pub struct ControlPlane {
     site: Site,
     pki: Pki,
-    access: Access,
     serving: Pair,
     etcd: Process,
     api_server: Process,
@@ -92,18 +80,15 @@ impl ControlPlane {
             "kubernetes.default.svc".to_owned(),
         ];
         let serving = pki.server("api-server", &names)?;
-        let user = |name: &str, group: &str| pki.kubeconfig_by_token(&site.server(), name, group);
-        let manager = site.manager().map(|name| user(&name, "system:serviceaccounts"));
-        let access = Access {
-            admin: user("admin", "system:masters")?,
-            manager: manager.transpose()?,
-        };
+        pki.kubeconfig_by_token(&site.server(), ADMIN, "system:masters")?;
+        if let Some(manager) = site.manager() {
+            pki.kubeconfig_by_token(&site.server(), &manager, "system:serviceaccounts")?;
+        }
         let etcd = start_etcd(&site)?;
         let api_server = start_api_server(&site, &pki, &serving)?;
         let mut started = Self {
             site,
             pki,
-            access,
             serving,
             etcd,
             api_server,
@@ -115,12 +100,7 @@ impl ControlPlane {
 
     /// How tests reach it.
     pub fn access(&self) -> Access {
-        self.access.clone()
-    }
-
-    /// The address of etcd's HTTP interface.
-    pub fn etcd(&self) -> String {
-        format!("http://127.0.0.1:{}", self.site.port + 1)
+        self.site.access()
     }
 
     /// Fails, with the last words, if a process of it has ended.
@@ -153,7 +133,7 @@ impl ControlPlane {
 
     fn kubectl_command(&self, arguments: &[&str]) -> Command {
         let mut command = self.site.processors.command(&self.site.kubernetes.kubectl);
-        command.arg("--kubeconfig").arg(&self.access.admin).args(arguments);
+        command.arg("--kubeconfig").arg(self.access().admin).args(arguments);
         command
     }
 
@@ -261,8 +241,9 @@ impl ControlPlane {
             .arg(name)
             // As for a large cluster: nobody here should wait for the controllers' own limits.
             .args(["--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000"]);
+        let admin = self.access().admin;
         for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
-            command.arg(format!("--{flag}={}", self.access.admin.display()));
+            command.arg(format!("--{flag}={}", admin.display()));
         }
         command
     }
@@ -295,7 +276,7 @@ fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Pr
     let mut command = site.command(&site.kubernetes.components);
     command
         .arg("kube-apiserver")
-        .arg(format!("--etcd-servers=http://127.0.0.1:{}", site.port + 1))
+        .arg(format!("--etcd-servers={}", site.access().etcd))
         .arg(format!("--secure-port={}", site.port))
         .arg("--bind-address=0.0.0.0")
         .arg(format!("--advertise-address={}", site.address))

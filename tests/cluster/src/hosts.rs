@@ -20,7 +20,7 @@ use crate::{
     node::{Booted, Node, PAUSE},
     process::{Process, until},
     real::SEDNA,
-    site::{AMONG_OTHERS, Processors, Site, command},
+    site::{Processors, Site, WITH_HOSTS, command},
 };
 
 /// How long nodes may take to be ready.
@@ -67,7 +67,7 @@ impl Hosts {
             netns: Some(CLOUD.name.to_owned()),
             known: None,
             hasty: false,
-            memory: AMONG_OTHERS,
+            memory: WITH_HOSTS,
             without: &[],
             manager_in: Some(SEDNA),
             strict: false,

@@ -1,6 +1,7 @@
 //! `tests/cluster/run`: builds a real Kubernetes, starts it, runs the scenarios on it.
 
 mod beside;
+mod places;
 mod plan;
 mod planes;
 mod tier;
@@ -11,6 +12,7 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    sync::mpsc,
     thread,
 };
 
@@ -42,7 +44,7 @@ struct Arguments {
     /// Only one tier.
     #[arg(long)]
     only: Option<Tier>,
-    /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, eight at most.
+    /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, ten at most.
     #[arg(long, default_value_t = planes::affordable())]
     planes: u16,
     /// Only one program of scenarios: operator, real, kubectl, admission.
@@ -294,10 +296,18 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 fn run_tiers(built: &Built, arguments: &Arguments, hosts: Option<&Equipment>) -> anyhow::Result<(bool, Vec<String>)> {
     // On the hosts much is waited for: a link that is cut for two minutes, say.
     let (scenarios, tour) = thread::scope(|scope| {
-        let tour = scope.spawn(|| hosts.map(|hosts| hosts.tour(&built.sources)).transpose());
+        let (up, down) = mpsc::channel();
+        let tour = scope.spawn(move || {
+            let toured = hosts.map(|hosts| hosts.tour(&built.sources)).transpose();
+            drop(up);
+            toured
+        });
         let wanted = !built.scenarios.is_empty();
         let beside = || comparisons(built, arguments);
-        let scenarios = wanted.then(|| run_scenarios(built, arguments, beside)).transpose();
+        let hosts_down = hosts.map(|_| down);
+        let scenarios = wanted
+            .then(|| run_scenarios(built, arguments, hosts_down, beside))
+            .transpose();
         let tour = tour.join().map_err(|_| anyhow!("the thread of the tour ended"))?;
         Ok::<_, anyhow::Error>((scenarios?, tour?))
     })?;

@@ -17,6 +17,11 @@ use sha2::{Digest as _, Sha256};
 /// The file of the tokens that the API server knows when it starts, as `--token-auth-file` has them.
 pub const TOKENS: &str = "tokens.csv";
 
+/// What the kubeconfig of a user is called, among what is issued.
+pub(crate) fn kubeconfig_name(user: &str) -> String {
+    format!("{}.kubeconfig", user.replace(':', "-"))
+}
+
 /// The certificate authority of a cluster, with a folder for what it issues.
 pub struct Pki {
     folder: PathBuf,
@@ -104,8 +109,7 @@ impl Pki {
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": user}}],
             "current-context": "tests",
         });
-        let name = format!("{}.kubeconfig", user.replace(':', "-"));
-        self.write(&name, &serde_json::to_string_pretty(&config)?)
+        self.write(&kubeconfig_name(user), &serde_json::to_string_pretty(&config)?)
     }
 
     fn issue(&self, name: &str, mut params: CertificateParams) -> anyhow::Result<Pair> {
