@@ -1,4 +1,5 @@
-//! `skerry bench control-plane`: the manager on a control plane, with a load and with twice that.
+//! `skerry bench control-plane`: the manager on a control plane, with a load, with twice that and, where it is asked for, with
+//! the first once more.
 //!
 //! Each round has a manager, namespaces and a load of its own: declared, edited, its children deleted all at once, and
 //! made again. The nodes are stand-ins; the manager, the API server and the controllers are what they are.
@@ -56,6 +57,10 @@ pub(crate) struct Args {
     /// How many jobs the first round has; the second has twice as many
     #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=20_000))]
     jobs: u32,
+    /// Measure the first load once more at the end, and compare twice as much with the mean of both: what becomes slower
+    /// meanwhile, as machines do that are shared, is then not taken for what grows
+    #[arg(long)]
+    again: bool,
     /// Print one JSON object a line: name, value, unit, conditions
     #[arg(long)]
     json: bool,
@@ -68,26 +73,33 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
         services: args.services,
         jobs: args.jobs,
     };
-    let rounds = stop.run_until_cancelled(Box::pin(rounds(&plane, size))).await;
+    let once = [(size, NAMESPACES), (size.doubled(), 2 * NAMESPACES)];
+    let again = once.iter().take(usize::from(args.again));
+    let loads = once.iter().chain(again).copied();
+    let rounds = stop.run_until_cancelled(Box::pin(rounds(&plane, loads))).await;
     let left = plane.leave().await;
-    let (small, large) =
-        rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
+    let rounds = rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
     left?;
-    figures::report("control_plane", &[small, large], args.json).map(drop)
+    figures::report("control_plane", &rounds, args.json).map(drop)
 }
 
-async fn rounds(plane: &Plane, size: Size) -> Result<(Round, Round), Failure> {
+async fn rounds(plane: &Plane, loads: impl Iterator<Item = (Size, u32)>) -> Result<Vec<Round>, Failure> {
     alone::check(&plane.client).await?;
-    Ok((round(plane, 1, size).await?, round(plane, 2, size.doubled()).await?))
+    let mut rounds = vec![];
+    for ((size, namespaces), number) in loads.zip(1..) {
+        rounds.push(round(plane, number, size, namespaces).await?);
+    }
+    Ok(rounds)
 }
 
-async fn round(plane: &Plane, number: u32, size: Size) -> Result<Round, Failure> {
+/// A round with a load of this size, in so many namespaces at most.
+async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32) -> Result<Round, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::new(error, "see whether the disk is full"))?;
     let namespace = plane.namespace(number).await?;
     let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
     let setup = Setup::new(&kubeconfig, &namespace, folder.path())?.everywhere();
     let namespaces = plane
-        .namespaces_of_load(&namespace, size.services.min(NAMESPACES * number))
+        .namespaces_of_load(&namespace, size.services.min(namespaces))
         .await?;
     let conditions = conditions(plane, size, namespaces.len()).await?;
     let load = Load::new(size, namespaces, &plane.cloud, &plane.edge);

@@ -55,8 +55,8 @@ pub(super) fn percentile(sorted: &[f64], share: usize) -> f64 {
     sorted.get(index).copied().unwrap_or_default()
 }
 
-/// Prints rounds of one measurement, the later ones with more load than the first, and how each figure grew from the first
-/// to the last. All of these figures.
+/// Prints rounds of one measurement, and how each figure grew from the first load to the last other one. All of these
+/// figures.
 pub(super) fn report(bench: &str, rounds: &[Round], json: bool) -> Result<Vec<Figure>, Failure> {
     let figures = figures(bench, rounds);
     print(&if json { lines(&figures)? } else { table(bench, rounds) })?;
@@ -85,7 +85,9 @@ fn figures(bench: &str, rounds: &[Round]) -> Vec<Figure> {
         })
     });
     let mut figures: Vec<_> = taken.collect();
-    let [first, .., last] = rounds else { return figures };
+    let Some((first, last)) = compared(rounds) else {
+        return figures;
+    };
     let both: Map<_, _> = [("from", &first.conditions), ("to", &last.conditions)]
         .map(|(key, conditions)| (key.to_owned(), json!(conditions)))
         .into_iter()
@@ -99,15 +101,30 @@ fn figures(bench: &str, rounds: &[Round]) -> Vec<Figure> {
     figures
 }
 
-/// How many times the figure of the first round that of the last is; left out where the first is nought.
+/// The first round, and the last one with another load.
+fn compared(rounds: &[Round]) -> Option<(&Round, &Round)> {
+    let first = rounds.first()?;
+    let last = rounds.iter().rfind(|round| round.conditions != first.conditions)?;
+    Some((first, last))
+}
+
+/// How many times the figure of the first load that of the last other one is; left out where the first is nought. A load that was
+/// measured more than once counts with its mean.
 fn growth(rounds: &[Round]) -> BTreeMap<String, f64> {
-    let [first, .., last] = rounds else {
+    let Some((first, last)) = compared(rounds) else {
         return BTreeMap::new();
+    };
+    let mean = |like: &Round, name: &str| {
+        let same = rounds.iter().filter(|round| round.conditions == like.conditions);
+        let values: Vec<f64> = same.filter_map(|round| round.value(name)).collect();
+        #[expect(clippy::cast_precision_loss, reason = "there are a few rounds")]
+        let count = values.len() as f64;
+        (count > 0.0).then(|| values.iter().sum::<f64>() / count)
     };
     let pairs = first
         .figures
         .iter()
-        .filter_map(|(name, value, _)| Some((name.clone(), *value, last.value(name)?)));
+        .filter_map(|(name, ..)| Some((name.clone(), mean(first, name)?, mean(last, name)?)));
     pairs
         .filter(|(_, before, _)| *before > 0.0)
         .map(|(name, before, after)| (name, after / before))
@@ -194,6 +211,15 @@ mod tests {
         let words: Vec<_> = row.split_whitespace().collect();
         assert_eq!(words, ["seconds", "2", "5", "x2.50", "s"]);
         assert!(text.contains("round 1: services 10"), "{text}");
+    }
+
+    #[test]
+    fn a_machine_that_slows_down_meanwhile_is_told_from_what_grows() {
+        let rounds = [round(10, 2.0), round(20, 5.0), round(10, 3.0)];
+        assert_eq!(growth(&rounds).get("seconds"), Some(&2.0));
+        let figures = figures("plane", &rounds);
+        assert_eq!(figures.last().unwrap().conditions["to"]["services"], 20);
+        assert_eq!(figures.len(), 7);
     }
 
     #[test]

@@ -176,11 +176,15 @@ impl Subject {
 
     fn arguments(&self) -> Vec<String> {
         match self {
-            Self::Manager { services, jobs } => vec![
-                "control-plane".to_owned(),
-                format!("--services={services}"),
-                format!("--jobs={jobs}"),
-            ],
+            Self::Manager { services, jobs } => {
+                let again = self.is_large().then(|| "--again".to_owned());
+                let load = [
+                    "control-plane".to_owned(),
+                    format!("--services={services}"),
+                    format!("--jobs={jobs}"),
+                ];
+                load.into_iter().chain(again).collect()
+            }
             Self::Edge { nodes, objects } => vec![
                 "edge".to_owned(),
                 "--exclusive".to_owned(),
