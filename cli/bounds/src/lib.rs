@@ -63,7 +63,7 @@ struct Bound {
 enum Limit {
     Most(f64),
     Least(f64),
-    /// How many times the first value the last one is at most. Of what was nought at first, no growth is printed.
+    /// How many times the figure of the first load that of the largest is at most. Of what was nought at first, no growth is printed.
     GrowsAtMost(f64),
     /// The same at least.
     GrowsAtLeast(f64),

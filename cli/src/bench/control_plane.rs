@@ -57,10 +57,10 @@ pub(crate) struct Args {
     /// How many jobs the first round has; the second has twice as many
     #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=20_000))]
     jobs: u32,
-    /// Measure the first load once more at the end, and compare twice as much with the mean of both: what becomes slower
-    /// meanwhile, as machines do that are shared, is then not taken for what grows
+    /// Measure the first load once more at the end, and compare the round with twice as much with the mean of these two: what
+    /// becomes slower meanwhile, as machines do that are shared, is then not taken for what grows
     #[arg(long)]
-    again: bool,
+    repeat_first: bool,
     /// Print one JSON object a line: name, value, unit, conditions
     #[arg(long)]
     json: bool,
@@ -73,21 +73,23 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
         services: args.services,
         jobs: args.jobs,
     };
-    let once = [(size, NAMESPACES), (size.doubled(), 2 * NAMESPACES)];
-    let again = once.iter().take(usize::from(args.again));
-    let loads = once.iter().chain(again).copied();
-    let rounds = stop.run_until_cancelled(Box::pin(rounds(&plane, loads))).await;
+    let rounds = stop
+        .run_until_cancelled(Box::pin(rounds(&plane, size, args.repeat_first)))
+        .await;
     let left = plane.leave().await;
     let rounds = rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
     left?;
     figures::report("control_plane", &rounds, args.json).map(drop)
 }
 
-async fn rounds(plane: &Plane, loads: impl Iterator<Item = (Size, u32)>) -> Result<Vec<Round>, Failure> {
+async fn rounds(plane: &Plane, size: Size, repeat_first: bool) -> Result<Vec<Round>, Failure> {
     alone::check(&plane.client).await?;
-    let mut rounds = vec![];
-    for ((size, namespaces), number) in loads.zip(1..) {
-        rounds.push(round(plane, number, size, namespaces).await?);
+    let mut rounds = vec![
+        round(plane, 1, size, NAMESPACES).await?,
+        round(plane, 2, size.doubled(), 2 * NAMESPACES).await?,
+    ];
+    if repeat_first {
+        rounds.push(round(plane, 3, size, NAMESPACES).await?.repeated());
     }
     Ok(rounds)
 }

@@ -13,6 +13,8 @@ pub(super) struct Round {
     /// The circumstances: the size of the load, the API server's version, ….
     pub(super) conditions: Map<String, Value>,
     figures: Vec<(String, f64, &'static str)>,
+    /// Whether its load was that of the first round, once more.
+    repeats_first: bool,
 }
 
 impl Round {
@@ -21,7 +23,15 @@ impl Round {
         Self {
             conditions,
             figures: Vec::new(),
+            repeats_first: false,
         }
+    }
+
+    /// As what has the load of the first round, once more. Its conditions say so.
+    pub(super) fn repeated(mut self) -> Self {
+        self.conditions.insert("repeated".to_owned(), json!(true));
+        self.repeats_first = true;
+        self
     }
 
     /// Takes down a figure.
@@ -55,8 +65,8 @@ pub(super) fn percentile(sorted: &[f64], share: usize) -> f64 {
     sorted.get(index).copied().unwrap_or_default()
 }
 
-/// Prints rounds of one measurement, and how each figure grew from the first load to the last other one. All of these
-/// figures.
+/// Prints rounds of one measurement, and how each figure grew from the load of the first to that of the last that does not
+/// repeat it. Returns all figures.
 pub(super) fn report(bench: &str, rounds: &[Round], json: bool) -> Result<Vec<Figure>, Failure> {
     let figures = figures(bench, rounds);
     print(&if json { lines(&figures)? } else { table(bench, rounds) })?;
@@ -101,30 +111,27 @@ fn figures(bench: &str, rounds: &[Round]) -> Vec<Figure> {
     figures
 }
 
-/// The first round, and the last one with another load.
+/// The first round, and the last one that does not repeat it.
 fn compared(rounds: &[Round]) -> Option<(&Round, &Round)> {
-    let first = rounds.first()?;
-    let last = rounds.iter().rfind(|round| round.conditions != first.conditions)?;
-    Some((first, last))
+    let (first, others) = rounds.split_first()?;
+    Some((first, others.iter().rfind(|round| !round.repeats_first)?))
 }
 
-/// How many times the figure of the first load that of the last other one is; left out where the first is nought. A load that was
-/// measured more than once counts with its mean.
+/// How many times the figure of the first round that of the last is which does not repeat it; left out where the first is nought.
+/// Where the first was repeated, its figure is the mean.
 fn growth(rounds: &[Round]) -> BTreeMap<String, f64> {
     let Some((first, last)) = compared(rounds) else {
         return BTreeMap::new();
     };
-    let mean = |like: &Round, name: &str| {
-        let same = rounds.iter().filter(|round| round.conditions == like.conditions);
-        let values: Vec<f64> = same.filter_map(|round| round.value(name)).collect();
-        #[expect(clippy::cast_precision_loss, reason = "there are a few rounds")]
-        let count = values.len() as f64;
-        (count > 0.0).then(|| values.iter().sum::<f64>() / count)
+    let repeated = rounds.iter().find(|round| round.repeats_first);
+    let before = |name: &str, value: f64| {
+        let again = repeated.and_then(|round| round.value(name));
+        again.map_or(value, |again| f64::midpoint(value, again))
     };
     let pairs = first
         .figures
         .iter()
-        .filter_map(|(name, ..)| Some((name.clone(), mean(first, name)?, mean(last, name)?)));
+        .filter_map(|(name, value, _)| Some((name.clone(), before(name, *value), last.value(name)?)));
     pairs
         .filter(|(_, before, _)| *before > 0.0)
         .map(|(name, before, after)| (name, after / before))
@@ -215,11 +222,13 @@ mod tests {
 
     #[test]
     fn a_machine_that_slows_down_meanwhile_is_told_from_what_grows() {
-        let rounds = [round(10, 2.0), round(20, 5.0), round(10, 3.0)];
+        let rounds = [round(10, 2.0), round(20, 5.0), round(10, 3.0).repeated()];
         assert_eq!(growth(&rounds).get("seconds"), Some(&2.0));
         let figures = figures("plane", &rounds);
         assert_eq!(figures.last().unwrap().conditions["to"]["services"], 20);
-        assert_eq!(figures.len(), 7);
+        let seconds = figures.iter().filter(|figure| figure.name == "plane.seconds");
+        let repeated: Vec<_> = seconds.map(|figure| figure.conditions.get("repeated")).collect();
+        assert_eq!(repeated, [None, None, Some(&json!(true))]);
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub(super) struct Plane {
     _kubelet: FakeKubelet,
 }
 
+/// How many rounds a bench has at most.
+const ROUNDS: u32 = 3;
+
 impl Plane {
     /// Connects, installs the kinds that are missing, and registers nodes.
     pub(super) async fn join(file: &Path) -> Result<Self, Failure> {
@@ -216,7 +219,7 @@ impl Plane {
 
     /// Takes the nodes away, and what an interrupted round left.
     pub(super) async fn leave(self) -> Result<(), Failure> {
-        for round in [1, 2] {
+        for round in 1..=ROUNDS {
             self.clean(round).await?;
         }
         let nodes: Api<Node> = Api::all(self.client.clone());

@@ -177,13 +177,13 @@ impl Subject {
     fn arguments(&self) -> Vec<String> {
         match self {
             Self::Manager { services, jobs } => {
-                let again = self.is_large().then(|| "--again".to_owned());
+                let repeat_first = self.is_large().then(|| "--repeat-first".to_owned());
                 let load = [
                     "control-plane".to_owned(),
                     format!("--services={services}"),
                     format!("--jobs={jobs}"),
                 ];
-                load.into_iter().chain(again).collect()
+                load.into_iter().chain(repeat_first).collect()
             }
             Self::Edge { nodes, objects } => vec![
                 "edge".to_owned(),
@@ -288,5 +288,14 @@ mod tests {
             assert!(arguments.iter().any(|argument| argument == wanted), "{arguments:?}");
         }
         assert!(Subject::Manager { services: 1, jobs: 1 }.without().is_empty());
+    }
+
+    #[test]
+    fn a_load_that_tells_of_speed_is_measured_once_more() {
+        for (services, repeated) in [(LARGE, true), (LARGE - 1, false)] {
+            let arguments = Subject::Manager { services, jobs: 1 }.arguments();
+            let asked = arguments.iter().any(|argument| argument == "--repeat-first");
+            assert_eq!(asked, repeated, "{arguments:?}");
+        }
     }
 }
