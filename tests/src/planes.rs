@@ -36,26 +36,28 @@ pub struct Plane {
     pub control: PathBuf,
     /// The kubeconfig of managers: of a user who has the chart's role, and nothing more.
     pub manager: Option<PathBuf>,
+    /// Locked by the process that uses it: several programs are lent the same.
+    lock: PathBuf,
     /// The definitions that were made known here last, by name: their specs, and the generations that these got.
     #[serde(skip)]
     pub(crate) defined: Arc<Mutex<BTreeMap<String, (Value, i64)>>>,
-    /// Locked by the process that uses it: several programs are lent the same.
+    /// That lock, once this process has looked whether it is free.
     #[serde(skip)]
-    lock: Option<Arc<File>>,
+    opened: Option<Arc<File>>,
 }
 
 impl Plane {
     /// Whether no other process uses it; then this one does, until [`Plane::give_back`].
     fn claim(&mut self) -> bool {
-        let lock = self.lock.get_or_insert_with(|| {
-            let beside = self.control.with_extension("lock");
-            Arc::new(File::create(beside).expect("the plane's folder can be written"))
+        let lock = self.opened.get_or_insert_with(|| {
+            let lock = File::create(&self.lock);
+            Arc::new(lock.expect("the plane's folder can be written"))
         });
         lock.try_lock().is_ok()
     }
 
     fn give_back(&self) {
-        if let Some(lock) = &self.lock {
+        if let Some(lock) = &self.opened {
             lock.unlock().expect("the plane's lock is held");
         }
     }

@@ -1,9 +1,9 @@
 //! `tests/cluster/run`: builds a real Kubernetes, starts it, runs the scenarios on it.
 
 mod beside;
-mod places;
 mod plan;
 mod planes;
+mod slots;
 mod tier;
 
 use std::{
@@ -44,7 +44,8 @@ struct Arguments {
     /// Only one tier.
     #[arg(long)]
     only: Option<Tier>,
-    /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, ten at most.
+    /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, ten at most. Where there
+    /// are hosts, six of them are there from the beginning, and the others when the hosts are down.
     #[arg(long, default_value_t = planes::affordable())]
     planes: u16,
     /// Only one program of scenarios: operator, real, kubectl, admission.

@@ -91,11 +91,11 @@ impl Pki {
 
     /// The same by a token, for an API server that is yet to start, with [`TOKENS`]: a certificate is verified once more with
     /// each request.
-    pub fn kubeconfig_by_token(&self, server: &str, user: &str, group: &str) -> anyhow::Result<PathBuf> {
+    pub fn kubeconfig_by_token(&self, server: &str, user: &str, group: &str) -> anyhow::Result<()> {
         let token = skerry_dist::hex(&Sha256::digest(KeyPair::generate()?.serialize_der()));
         let mut tokens = File::options().create(true).append(true).open(self.file(TOKENS))?;
         writeln!(tokens, "{token},{user},{user},{group}")?;
-        self.kubeconfig_with(&json!({"token": token}), server, user)
+        self.kubeconfig_with(&json!({"token": token}), server, user).map(drop)
     }
 
     fn kubeconfig_with(&self, credentials: &Value, server: &str, user: &str) -> anyhow::Result<PathBuf> {

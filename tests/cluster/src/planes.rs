@@ -31,7 +31,7 @@ use skerry_cluster::{
 
 use crate::{
     Arguments, Built, Version,
-    places::{self, NAMESPACE, Place},
+    slots::{self, NAMESPACE, Plane, Slot},
 };
 
 /// How many control planes there are while the hosts are up. With these both cores are busy for five sixths of the time; with
@@ -49,17 +49,13 @@ pub fn run_scenarios(
 ) -> anyhow::Result<Scenarios> {
     let begun = Instant::now();
     let all: Vec<_> = (0..arguments.planes)
-        .map(|number| Place::of_scenarios(&built.kubernetes, number))
+        .map(|number| Slot::of_scenarios(&built.kubernetes, number))
         .collect();
-    let at_first = match hosts_down {
-        Some(_) => BESIDE_HOSTS.min(all.len()),
-        None => all.len(),
-    };
-    let (first, later) = all.split_at(at_first);
-    let locks = later.iter().map(Place::lock).collect::<anyhow::Result<Vec<_>>>()?;
+    let (at_first, later) = all.split_at(number_at_first(all.len(), hosts_down.is_some()));
+    let locks = later.iter().map(Slot::lock).collect::<anyhow::Result<Vec<_>>>()?;
     let role = Path::new(FOLDER).join("role.yaml");
     fs::write(&role, &built.role)?;
-    let planes = start(first, &role)?;
+    let mut planes = start(at_first, &role)?;
     println!(
         "{} control planes of Kubernetes {} ready in {} s",
         planes.len(),
@@ -69,56 +65,84 @@ pub fn run_scenarios(
         },
         begun.elapsed().as_secs()
     );
-    // The kubectl that belongs to them goes before the machine's.
-    let programs = Path::new(FOLDER).join("bin");
-    fs::create_dir(&programs)?;
-    symlink(&built.kubernetes.kubectl, programs.join("kubectl"))?;
-    let path = env::var_os("PATH").unwrap_or_default();
-    let path = env::join_paths(std::iter::once(programs).chain(env::split_paths(&path)))?;
     let lent = Lent {
-        list: places::list("planes", &all)?,
+        list: slots::list("planes", &all)?,
         number: all.len(),
-        path,
+        path: path_with(&built.kubernetes.kubectl)?,
         sources: &built.sources,
         late: Mutex::default(),
     };
     let over = AtomicBool::new(false);
-    let more = || {
+    let start_later = || {
         // Nobody sends anything.
         let hosts_are_down = hosts_down.is_some_and(|hosts_down| hosts_down.recv().is_err());
-        if !hosts_are_down || over.load(Ordering::Relaxed) {
+        if !hosts_are_down || later.is_empty() || over.load(Ordering::Relaxed) {
             return Ok(vec![]);
         }
+        let begun = Instant::now();
         let more = start(later, &role)?;
         locks.iter().try_for_each(File::unlock)?;
+        let (number, seconds) = (more.len(), begun.elapsed().as_secs());
+        println!("{number} more control planes ready in {seconds} s");
         Ok::<_, anyhow::Error>(more)
     };
     // The first program is by far the longest: the others run beside it, one after the other.
-    let (first, others) = built.scenarios.split_at(built.scenarios.len().min(1));
+    let (longest, others) = built.scenarios.split_at(built.scenarios.len().min(1));
     let (good, more) = thread::scope(|scope| {
         let others = scope.spawn(|| lent.run(others, arguments));
         let beside = scope.spawn(beside);
-        let more = scope.spawn(more);
-        let first = lent.run(first, arguments);
-        let ended = |_| anyhow!("a thread of other programs ended");
-        let (others, beside) = (others.join().map_err(ended)?, beside.join().map_err(ended)?);
+        let start_later = scope.spawn(start_later);
+        let longest = lent.run(longest, arguments);
+        let (others, beside) = (others.join(), beside.join());
         over.store(true, Ordering::Relaxed);
-        let more = more.join().map_err(ended)?;
-        Ok::<_, anyhow::Error>((first? & others? & beside?, more?))
+        let more = start_later.join();
+        let ended = |_| anyhow!("a thread of other programs ended");
+        let (others, beside) = (others.map_err(ended)?, beside.map_err(ended)?);
+        Ok::<_, anyhow::Error>((longest? & others? & beside?, more.map_err(ended)?))
     })?;
+    let all_started = more.is_ok();
+    match more {
+        Ok(more) => planes.extend(more),
+        // The scenarios went on without them.
+        Err(error) => println!("error: starting more control planes: {error:#}"),
+    }
+    Ok(Scenarios {
+        good: good && all_started,
+        used: rights_used(&planes)?,
+        late: lent.late.into_inner().unwrap_or_else(PoisonError::into_inner),
+    })
+}
+
+/// Where programs are looked for: the kubectl that belongs to the control planes goes before the machine's.
+fn path_with(kubectl: &Path) -> anyhow::Result<OsString> {
+    let programs = Path::new(FOLDER).join("bin");
+    fs::create_dir(&programs)?;
+    symlink(kubectl, programs.join("kubectl"))?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    Ok(env::join_paths(
+        std::iter::once(programs).chain(env::split_paths(&path)),
+    )?)
+}
+
+/// The rights that the manager made use of on any of these, all of which still have to run.
+fn rights_used(planes: &[Plane]) -> anyhow::Result<BTreeSet<Right>> {
     let mut used = BTreeSet::new();
-    for plane in planes.iter().chain(&more) {
+    for plane in planes {
         let mut plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
         plane.check()?;
         used.extend(plane.rights_used()?);
     }
-    let late = lent.late.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Scenarios { good, used, late })
+    Ok(used)
+}
+
+/// How many of all control planes are started at first.
+fn number_at_first(all: usize, with_hosts: bool) -> usize {
+    if with_hosts { all.min(BESIDE_HOSTS) } else { all }
 }
 
 /// Starts control planes side by side, in which scenarios find what the chart makes of roles.
-fn start(these: &[Place], role: &Path) -> anyhow::Result<Vec<places::Plane>> {
-    let planes = places::start(these)?;
+fn start(these: &[Slot], role: &Path) -> anyhow::Result<Vec<Plane>> {
+    let planes = slots::start(these)?;
     for plane in &planes {
         let plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
         plane.kubectl(&["create", "namespace", NAMESPACE])?;
@@ -127,7 +151,7 @@ fn start(these: &[Place], role: &Path) -> anyhow::Result<Vec<places::Plane>> {
     Ok(planes)
 }
 
-/// As many control planes as two cores keep busy once the hosts are down, or as the memory suffices for. A scenario mostly waits:
+/// As many control planes as keep two cores busy once the hosts are down, or as the memory suffices for. A scenario mostly waits:
 /// six had one of the cores busy.
 pub fn affordable() -> u16 {
     const MOST: u16 = 10;
@@ -234,11 +258,11 @@ pub fn role(workshop: &Workshop) -> anyhow::Result<String> {
 
 /// Compares the sandbox with an API server beside which no controller writes.
 pub fn run_contract(built: &Built, contract: &Path, arguments: &Arguments) -> anyhow::Result<bool> {
-    let there = Place::of_contract(&built.kubernetes);
+    let there = Slot::of_contract(&built.kubernetes);
     let plane = there.start_alone()?;
     let mut run = Command::new(contract);
     run.args(&arguments.filter)
-        .env("SKERRY_CONTROL_PLANES", places::list("contract", &[there])?);
+        .env("SKERRY_CONTROL_PLANES", slots::list("contract", &[there])?);
     // Whoever asks for this alone explores; a run of everything says the same of the same tree, and has less time.
     if arguments.only.is_none() {
         for (setting, value) in [(SEED, "1"), (CASES, "4")] {
@@ -255,3 +279,15 @@ pub fn run_contract(built: &Built, contract: &Path, arguments: &Arguments) -> an
 /// Where proptest looks for the seed of what it generates, and for how many sequences of each kind.
 const SEED: &str = "PROPTEST_RNG_SEED";
 const CASES: &str = "PROPTEST_CASES";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_control_planes_wait_for_the_end_of_hosts_if_there_are_any() {
+        assert_eq!(number_at_first(10, true), BESIDE_HOSTS);
+        assert_eq!(number_at_first(10, false), 10);
+        assert_eq!(number_at_first(2, true), 2);
+    }
+}

@@ -1,5 +1,5 @@
-//! The places of the control planes that test programs are lent. All that a program has to know of one is known before that
-//! is started, so programs can be told of those, too, that are yet to come.
+//! The slots of the control planes that test programs are lent. All that a program has to know of one is known before that is
+//! started, so programs can be told of those, too, that are yet to come.
 
 use std::{
     fs::{self, File},
@@ -26,16 +26,19 @@ pub const NAMESPACE: &str = "scenario";
 pub type Plane = Arc<Mutex<ControlPlane>>;
 
 /// Where a control plane is, or will be.
-pub struct Place {
+pub struct Slot {
     site: Site,
     /// The socket of its control.
     control: PathBuf,
+    /// By this file test programs keep each other from it.
+    lock: PathBuf,
 }
 
-impl Place {
+impl Slot {
     fn at(site: Site) -> Self {
-        let control = site.folder.with_extension("control");
-        Self { site, control }
+        let beside = |what| site.folder.with_extension(what);
+        let (control, lock) = (beside("control"), beside("lock"));
+        Self { site, control, lock }
     }
 
     /// Of the control plane of scenarios with this number; each has ports of its own.
@@ -90,11 +93,11 @@ impl Place {
         Ok(plane)
     }
 
-    /// Keeps test programs from using what is here until this is unlocked: it is the lock by which they keep each other from it.
+    /// Keeps test programs from it until this is unlocked.
     pub fn lock(&self) -> anyhow::Result<File> {
-        let path = self.control.with_extension("lock");
-        let lock = File::create(&path).with_context(|| format!("making {}", path.display()))?;
-        lock.lock()?;
+        let said = || format!("locking {}", self.lock.display());
+        let lock = File::create(&self.lock).with_context(said)?;
+        lock.try_lock().with_context(said)?;
         Ok(lock)
     }
 
@@ -105,27 +108,31 @@ impl Place {
             "manager": access.manager,
             "etcd": access.etcd,
             "control": self.control,
+            "lock": self.lock,
         })
     }
 }
 
 /// The file of this name, which tells test programs of these.
-pub fn list(name: &str, places: &[Place]) -> anyhow::Result<PathBuf> {
+pub fn list(name: &str, slots: &[Slot]) -> anyhow::Result<PathBuf> {
     let file = Path::new(FOLDER).join(format!("{name}.json"));
-    let entries: Vec<_> = places.iter().map(Place::entry).collect();
+    let entries: Vec<_> = slots.iter().map(Slot::entry).collect();
     fs::write(&file, serde_json::to_vec(&entries)?)?;
     Ok(file)
 }
 
-/// Starts these side by side.
-pub fn start(places: &[Place]) -> anyhow::Result<Vec<Plane>> {
-    thread::scope(|scope| {
-        let starting: Vec<_> = places.iter().map(|place| scope.spawn(|| place.start())).collect();
+/// Starts these side by side, all or none.
+pub fn start(slots: &[Slot]) -> anyhow::Result<Vec<Plane>> {
+    let planes: Vec<_> = thread::scope(|scope| {
+        let start = |slot: &Slot| ControlPlane::start(slot.site.clone());
+        let starting: Vec<_> = slots.iter().map(|slot| scope.spawn(move || start(slot))).collect();
         let ended = starting.into_iter().map(thread::ScopedJoinHandle::join);
         ended
             .map(|ended| ended.unwrap_or_else(|_| bail!("starting a control plane panicked")))
-            .collect()
-    })
+            .collect::<anyhow::Result<_>>()
+    })?;
+    let controlled = slots.iter().zip(planes).map(|(slot, plane)| slot.controlled(plane));
+    controlled.collect()
 }
 
 /// Controllers of kinds of which neither a scenario nor the manager has anything. Each watches, on every control plane.
@@ -156,3 +163,32 @@ const OF_OTHER_KINDS: &[&str] = &[
     "validatingadmissionpolicy-status-controller",
     "volumeattributesclass-protection-controller",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_slots_share_a_folder_a_port_or_a_lock() {
+        let kubernetes = Kubernetes {
+            components: "kubernetes".into(),
+            kubectl: "kubectl".into(),
+        };
+        let slots = [
+            Slot::of_scenarios(&kubernetes, 0),
+            Slot::of_scenarios(&kubernetes, 9),
+            Slot::of_contract(&kubernetes),
+        ];
+        let entries = slots.each_ref().map(Slot::entry);
+        for field in ["kubeconfig", "etcd", "control", "lock"] {
+            let [one, other, contract] = entries.each_ref().map(|entry| entry[field].as_str().unwrap());
+            assert!(
+                one != other && other != contract && one != contract,
+                "{field}: {entries:?}"
+            );
+        }
+        let manager = entries[0]["manager"].as_str().unwrap();
+        assert!(manager.ends_with("/plane-0/system-serviceaccount-scenario-skerry-globalmanager.kubeconfig"));
+        assert!(entries[2]["manager"].is_null());
+    }
+}

@@ -37,7 +37,7 @@ use skerry_cluster::{
 use crate::{
     beside::{self, Another, Ended},
     enclosed,
-    places::Place,
+    slots::Slot,
 };
 
 /// How long the account of pods may take.
@@ -220,7 +220,7 @@ pub fn linger(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let equipment = Equipment::given(arguments)?;
     let hosts = equipment.start()?;
     run_pods(&hosts.plane)?;
-    let plane = Place::of_scenarios(&equipment.kubernetes, 0).start()?;
+    let plane = Slot::of_scenarios(&equipment.kubernetes, 0).start()?;
     let admin = plane.lock().unwrap_or_else(PoisonError::into_inner).access().admin;
     let _user = typing(&equipment.kubernetes.kubectl, &admin)?;
     println!("{}", leftovers::UP);
