@@ -63,7 +63,8 @@ struct Bound {
 enum Limit {
     Most(f64),
     Least(f64),
-    /// How many times the figure of the first load that of the largest is at most. Of what was nought at first, no growth is printed.
+    /// How many times the figure of the first round that of the last is at most, those aside that repeat the first. Of what was
+    /// nought at first, no growth is printed.
     GrowsAtMost(f64),
     /// The same at least.
     GrowsAtLeast(f64),

@@ -13,9 +13,10 @@ pub(super) struct Round {
     /// The circumstances: the size of the load, the API server's version, ….
     pub(super) conditions: Map<String, Value>,
     figures: Vec<(String, f64, &'static str)>,
-    /// Whether its load was that of the first round, once more.
-    repeats_first: bool,
 }
+
+/// The condition of a round whose load was that of the first, once more.
+const REPEATED: &str = "repeated";
 
 impl Round {
     /// Under these circumstances.
@@ -23,15 +24,17 @@ impl Round {
         Self {
             conditions,
             figures: Vec::new(),
-            repeats_first: false,
         }
     }
 
     /// As what has the load of the first round, once more. Its conditions say so.
     pub(super) fn repeated(mut self) -> Self {
-        self.conditions.insert("repeated".to_owned(), json!(true));
-        self.repeats_first = true;
+        self.conditions.insert(REPEATED.to_owned(), json!(true));
         self
+    }
+
+    fn repeats_first(&self) -> bool {
+        self.conditions.contains_key(REPEATED)
     }
 
     /// Takes down a figure.
@@ -114,7 +117,7 @@ fn figures(bench: &str, rounds: &[Round]) -> Vec<Figure> {
 /// The first round, and the last one that does not repeat it.
 fn compared(rounds: &[Round]) -> Option<(&Round, &Round)> {
     let (first, others) = rounds.split_first()?;
-    Some((first, others.iter().rfind(|round| !round.repeats_first)?))
+    Some((first, others.iter().rfind(|round| !round.repeats_first())?))
 }
 
 /// How many times the figure of the first round that of the last is which does not repeat it; left out where the first is nought.
@@ -123,7 +126,7 @@ fn growth(rounds: &[Round]) -> BTreeMap<String, f64> {
     let Some((first, last)) = compared(rounds) else {
         return BTreeMap::new();
     };
-    let repeated = rounds.iter().find(|round| round.repeats_first);
+    let repeated = rounds.iter().find(|round| round.repeats_first());
     let before = |name: &str, value: f64| {
         let again = repeated.and_then(|round| round.value(name));
         again.map_or(value, |again| f64::midpoint(value, again))

@@ -38,6 +38,8 @@ const CLEANING: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(200);
 /// The service account that the manager speaks as.
 const ACCOUNT: &str = "globalmanager";
+/// How many rounds a bench has at most.
+const ROUNDS: u32 = 3;
 
 /// A control plane that the bench may use.
 pub(super) struct Plane {
@@ -50,9 +52,6 @@ pub(super) struct Plane {
     pub(super) edge: String,
     _kubelet: FakeKubelet,
 }
-
-/// How many rounds a bench has at most.
-const ROUNDS: u32 = 3;
 
 impl Plane {
     /// Connects, installs the kinds that are missing, and registers nodes.

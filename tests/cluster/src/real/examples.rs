@@ -4,6 +4,9 @@ use anyhow::ensure;
 
 use super::Tour;
 
+/// The service of the example that runs on both nodes.
+pub const ON_BOTH: [&str; 2] = ["jointinferenceservice", "read-digits"];
+
 /// Pods that put the samples onto the nodes.
 const DATA: [&str; 3] = ["digits-data-cloud-1", "digits-data-edge-1", "digits-data-edge-2"];
 
@@ -23,8 +26,8 @@ pub fn train(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 
 pub fn infer(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.apply(&tour.example("joint-inference/digits.yaml")?)?;
-    tour.wait_until_ready(&["jointinferenceservice", "read-digits"])?;
-    let metrics = tour.wait_for_metrics(&["jointinferenceservice", "read-digits"], |figure| {
+    tour.wait_until_ready(&ON_BOTH)?;
+    let metrics = tour.wait_for_metrics(&ON_BOTH, |figure| {
         // The cloud has answered about a hard example.
         figure("hardExampleNumber") > figure("cloudFailures") && figure("uploadCloudRatio") > 0.0
     })?;

@@ -327,7 +327,7 @@ fn has_column(tour: &Tour<'_>) -> anyhow::Result<bool> {
 /// What the edge's worker counts arrives, now as before.
 pub fn still_reports(tour: &Tour<'_>) -> anyhow::Result<()> {
     let mut first = None;
-    tour.wait_for_metrics(&["jointinferenceservice", "read-digits"], |figure| {
+    tour.wait_for_metrics(&examples::ON_BOTH, |figure| {
         let now = figure("inferenceNumber");
         let first = first.get_or_insert(now);
         now > *first

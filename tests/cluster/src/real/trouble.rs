@@ -38,7 +38,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let running = tour.hosts.edge.tasks()?;
     EDGE.cut()?;
     let edit = json!({"spec": {"edgeWorker": {"hardExampleMining": {"name": "CloudOnly", "parameters": null}}}});
-    tour.patch(&["jointinferenceservice", "read-digits"], &edit)?;
+    tour.patch(&examples::ON_BOTH, &edit)?;
     let killed = container_of(&before).to_owned();
     tour.hosts.edge.kill(&killed)?;
     let after_the_kill = until(PATIENCE, || {
@@ -64,7 +64,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let restored = Instant::now();
     tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=3m"])?;
     let node = restored.elapsed().as_secs();
-    tour.wait_until_ready(&["jointinferenceservice", "read-digits"])?;
+    tour.wait_until_ready(&examples::ON_BOTH)?;
     let service = restored.elapsed().as_secs();
     println!(
         "real: {node} s after the cut the node is ready again, and after {service} s its service as it was edited"
@@ -77,10 +77,8 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     ensure!(after.to_string().contains("CloudOnly"), "{after}");
     one_container_each(tour)?;
     // With this filter each sample goes to the cloud, as its worker reports.
-    tour.wait_for_metrics(&["jointinferenceservice", "read-digits"], |figure| {
-        figure("uploadCloudRatio") > 0.99
-    })
-    .map(drop)
+    tour.wait_for_metrics(&examples::ON_BOTH, |figure| figure("uploadCloudRatio") > 0.99)
+        .map(drop)
 }
 
 /// On the edge there runs one container for each that its pods have.
@@ -111,12 +109,10 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "--for=condition=Ready=Unknown",
         "--timeout=3m",
     ])?;
-    tour.wait_for(&["jointinferenceservice", "read-digits"], "Ready", |status, _, _| {
-        status == "False"
-    })?;
+    tour.wait_for(&examples::ON_BOTH, "Ready", |status, _, _| status == "False")?;
     tour.hosts.edge.power_on()?;
     tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=3m"])?;
-    tour.wait_until_ready(&["jointinferenceservice", "read-digits"])?;
+    tour.wait_until_ready(&examples::ON_BOTH)?;
     let after = tour.pod_of("read-digits", "edge")?;
     ensure!(
         text(&after, "/metadata/uid") == text(&before, "/metadata/uid"),
@@ -129,10 +125,8 @@ pub fn power_failure(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         let found = tour.pods_of("federatedlearningjob", "learn-again", worker)?.len();
         ensure!(found == wanted, "{found} pods of the worker {worker}");
     }
-    tour.wait_for_metrics(&["jointinferenceservice", "read-digits"], |figure| {
-        figure("uploadCloudRatio") > 0.99
-    })
-    .map(drop)
+    tour.wait_for_metrics(&examples::ON_BOTH, |figure| figure("uploadCloudRatio") > 0.99)
+        .map(drop)
 }
 
 pub fn wrong_image(tour: &mut Tour<'_>) -> anyhow::Result<()> {
