@@ -157,10 +157,11 @@ fn where_no_container_runs_there_are_no_hosts() {
     );
     // As it is when all is built, and a run goes on inside.
     let pause = folder.join("runc");
+    let kubernetes = json!({ "components": "", "kubectl": "" });
     let built = json!({
-        "sources": {}, "kubernetes": "", "role": "", "scenarios": [], "contract": null, "bench": null, "skipped": [],
+        "sources": {}, "kubernetes": kubernetes, "role": "", "scenarios": [], "contract": null, "bench": null, "skipped": [],
         "hosts": {
-            "kubernetes": "", "coredns": "", "pause": pause, "helm": "", "skerry": "", "images": [], "shown": [],
+            "kubernetes": kubernetes, "coredns": "", "pause": pause, "helm": "", "skerry": "", "images": [], "shown": [],
         },
     });
     let inside = "mount -t tmpfs tmpfs /run; exec \"$@\"";
