@@ -31,7 +31,7 @@ use skerry_cluster::{
 
 use crate::{
     Arguments, Built, Version,
-    slots::{self, NAMESPACE, Plane, Slot},
+    slots::{self, NAMESPACE, Plane, SCENARIOS, Slot},
 };
 
 /// How many control planes there are while the hosts are up. With these both cores are busy for five sixths of the time; with
@@ -179,7 +179,7 @@ struct Lent<'a> {
 impl Lent<'_> {
     /// A test program that is lent them.
     fn command(&self, program: &Path) -> Command {
-        let mut run = Command::new(program);
+        let mut run = SCENARIOS.command(program);
         // Those that live many lives have several planes at once, and the others wait for theirs.
         run.arg(format!("--test-threads={}", 2 * self.number))
             // Those that run nowhere else are ignored elsewhere.

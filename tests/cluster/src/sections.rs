@@ -40,6 +40,9 @@ pub const SECTIONS: [Section; 6] = [
         sandbox_only: &[],
         longest: &[
             "writes::",
+            // What fails is tried again after a while. With others beside them nobody waits for that alone.
+            "every_second_write_may_fail",
+            "any_mixture_of_faults",
             // Kubernetes collects the pods of a node that is gone once a minute.
             "a_pod_on_a_lost_node_is_replaced_once",
             "a_worker_that_the_scheduler_places_is_told",

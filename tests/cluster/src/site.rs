@@ -127,6 +127,8 @@ impl Site {
 pub enum Processors {
     /// All, as everybody.
     All,
+    /// All, and a third of what others have who want the same at once.
+    Yielding,
     /// These alone, as `taskset` names them.
     These(String),
 }
@@ -136,6 +138,11 @@ impl Processors {
     pub fn command(&self, program: &Path) -> Command {
         let mut command = match self {
             Self::All => return Command::new(program),
+            Self::Yielding => {
+                let mut command = Command::new("nice");
+                command.arg("--adjustment=5");
+                command
+            }
             Self::These(cores) => {
                 let mut command = Command::new("taskset");
                 command.args(["--cpu-list", cores]);

@@ -19,6 +19,10 @@ use skerry_cluster::{
     site::{AMONG_OTHERS, Processors, Site},
 };
 
+/// What the processors are to scenarios and their control planes. Those of the hosts go before: they are one thing after the
+/// other, and more control planes are started when they are done.
+pub const SCENARIOS: Processors = Processors::Yielding;
+
 /// The namespace of the scenarios.
 pub const NAMESPACE: &str = "scenario";
 
@@ -48,7 +52,7 @@ impl Slot {
             folder: Path::new(FOLDER).join(format!("plane-{number}")),
             address: Ipv4Addr::LOCALHOST,
             port: 10_000 + 10 * number,
-            processors: Processors::All,
+            processors: SCENARIOS,
             netns: None,
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
