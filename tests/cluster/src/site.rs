@@ -127,7 +127,8 @@ impl Site {
 pub enum Processors {
     /// All, as everybody.
     All,
-    /// All, and a third of what others have who want the same at once.
+    /// All, and a third of what others have who want the same at once. A program of Go is on one of them at a time: where there
+    /// are many programs, each that wakes another thread of its own for what is due next only makes them wait for one more.
     Yielding,
     /// These alone, as `taskset` names them.
     These(String),
@@ -140,7 +141,7 @@ impl Processors {
             Self::All => return Command::new(program),
             Self::Yielding => {
                 let mut command = Command::new("nice");
-                command.arg("--adjustment=5");
+                command.arg("--adjustment=5").env("GOMAXPROCS", "1");
                 command
             }
             Self::These(cores) => {
