@@ -21,6 +21,9 @@ pub const KUBERNETES: &str = "1.34.4";
 pub const NEWEST: &str = "1.36.3";
 const COREDNS: &str = "github.com/coredns/coredns@v1.14.6";
 const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.21.4";
+/// The operator of Prometheus, and where in its module the definition of its `ServiceMonitors` is.
+const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator@v0.85.0";
+const SERVICE_MONITORS: &str = "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml";
 
 /// The programs of a Kubernetes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -107,11 +110,26 @@ impl Workshop {
         self.install("helm", HELM)
     }
 
+    /// The definition of `ServiceMonitors`, as the operator of Prometheus has it.
+    pub fn service_monitors(&self) -> anyhow::Result<PathBuf> {
+        let inputs = [PROMETHEUS_OPERATOR, SERVICE_MONITORS].map(str::to_owned);
+        self.keep("service-monitors.yaml", version(PROMETHEUS_OPERATOR), &inputs, |path| {
+            let mut download = Command::new("go");
+            download
+                .args(["mod", "download", "-json", PROMETHEUS_OPERATOR])
+                .envs(go());
+            let module: Downloaded = serde_json::from_str(&output(&mut download)?)?;
+            fs::copy(module.dir.join(SERVICE_MONITORS), path)?;
+            Ok(String::new())
+        })
+    }
+
     /// Builds all that a run on two hosts consists of; Helm first, which others wait for.
     pub fn prepare(&self) -> anyhow::Result<()> {
         self.helm()?;
         self.kubernetes()?;
         self.coredns()?;
+        self.service_monitors()?;
         self.pause().map(drop)
     }
 
@@ -148,8 +166,7 @@ impl Workshop {
     }
 
     fn install(&self, name: &str, package: &str) -> anyhow::Result<PathBuf> {
-        let version = package.rsplit('@').next().unwrap_or_default().trim_start_matches('v');
-        self.keep(name, version, &[package.to_owned()], |path| {
+        self.keep(name, version(package), &[package.to_owned()], |path| {
             let folder = path.parent().context("a program is in a folder")?;
             let said = output(
                 Command::new("go")
@@ -162,7 +179,7 @@ impl Workshop {
         })
     }
 
-    /// The kept program, made by `make` if there is none of exactly these inputs.
+    /// What is kept under this name, made by `make` if there is none of exactly these inputs.
     fn keep(
         &self,
         name: &str,
@@ -194,6 +211,18 @@ impl Workshop {
         eprintln!("built {name} {version} in {} s", begun.elapsed().as_secs());
         Ok(program)
     }
+}
+
+/// What Go says of a module that it has fetched.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Downloaded {
+    dir: PathBuf,
+}
+
+/// The version in the address of a package.
+fn version(package: &str) -> &str {
+    package.rsplit('@').next().unwrap_or_default().trim_start_matches('v')
 }
 
 /// Static programs, whatever the machine's settings for Go are.

@@ -64,6 +64,8 @@ pub struct Equipment {
     coredns: PathBuf,
     pause: PathBuf,
     helm: PathBuf,
+    /// The definition of `ServiceMonitors`.
+    service_monitors: PathBuf,
     /// The command line.
     skerry: PathBuf,
     images: Vec<PathBuf>,
@@ -82,6 +84,7 @@ impl Equipment {
             coredns: workshop.coredns()?,
             pause: workshop.pause()?,
             helm: workshop.helm()?,
+            service_monitors: workshop.service_monitors()?,
             skerry: command_line()?,
             images: files.map(|file| root.join(file)).collect(),
         })
@@ -161,7 +164,8 @@ impl Equipment {
             ("kubectl", &self.kubernetes.kubectl),
             ("skerry", &self.skerry),
         ];
-        Tour::new(hosts, &programs, &skerry_dist::root(), &folder())
+        let root = skerry_dist::root();
+        Tour::new(hosts, &programs, &self.service_monitors, &root, &folder())
     }
 
     /// Hosts that are up, with the images.

@@ -161,7 +161,8 @@ fn where_no_container_runs_there_are_no_hosts() {
     let built = json!({
         "sources": {}, "kubernetes": kubernetes, "role": "", "scenarios": [], "contract": null, "bench": null, "skipped": [],
         "hosts": {
-            "kubernetes": kubernetes, "coredns": "", "pause": pause, "helm": "", "skerry": "", "images": [], "shown": [],
+            "kubernetes": kubernetes, "coredns": "", "pause": pause, "helm": "", "service_monitors": "", "skerry": "",
+            "images": [],
         },
     });
     let inside = "mount -t tmpfs tmpfs /run; exec \"$@\"";

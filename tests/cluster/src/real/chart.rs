@@ -30,21 +30,8 @@ const RENDERINGS: [(bool, &str); 5] = [
     ),
 ];
 
-/// A definition of the Prometheus operator's kind, of which no more is needed here than that it is there.
-const SERVICE_MONITORS: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: servicemonitors.monitoring.coreos.com}
-spec:
-  group: monitoring.coreos.com
-  scope: Namespaced
-  names: {kind: ServiceMonitor, plural: servicemonitors, singular: servicemonitor}
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
+/// Where the definition of `ServiceMonitors` is that the operator of Prometheus brings, from where commands are run.
+pub const SERVICE_MONITORS: &str = "service-monitors.yaml";
 
 /// Where there is no release: the lists of one that was rendered otherwise would be merged with what is tried.
 const NOBODYS: &str = "default";
@@ -56,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MOST_OF_A_RELEASE: usize = 512 * 1024;
 
 pub fn everything_is_taken(tour: &mut Tour<'_>) -> anyhow::Result<()> {
-    tour.apply(SERVICE_MONITORS)?;
+    tour.shell(&format!("kubectl apply --filename {SERVICE_MONITORS}"))?;
     let established = "--for=condition=Established";
     tour.kubectl(&["wait", "crd/servicemonitors.monitoring.coreos.com", established])?;
     let everything = skerry_dist::root().join(EVERYTHING);

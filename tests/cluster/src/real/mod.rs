@@ -193,8 +193,15 @@ impl fmt::Display for Shown {
 }
 
 impl<'a> Tour<'a> {
-    /// With programs that readers of the pages have, and what is to be installed, from the repository at `root`.
-    pub fn new(hosts: &'a mut Hosts, programs: &[(&str, &Path)], root: &Path, folder: &Path) -> anyhow::Result<Self> {
+    /// With programs that readers of the pages have, the definition of `ServiceMonitors`, and what is to be installed, from the
+    /// repository at `root`.
+    pub fn new(
+        hosts: &'a mut Hosts,
+        programs: &[(&str, &Path)],
+        service_monitors: &Path,
+        root: &Path,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
         let work = folder.join("work");
         fs::create_dir_all(work.join("bin"))?;
         fs::create_dir_all(work.join("home"))?;
@@ -204,6 +211,7 @@ impl<'a> Tour<'a> {
         for (name, program) in programs {
             symlink(program, work.join("bin").join(name))?;
         }
+        symlink(service_monitors, work.join(chart::SERVICE_MONITORS))?;
         Ok(Self {
             kubeconfig: hosts.plane.access().admin,
             hosts,
