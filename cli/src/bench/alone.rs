@@ -19,10 +19,11 @@ pub(super) async fn check(client: &Client) -> Result<(), Failure> {
     for definition in skerry_crds::all() {
         let kind = kind(definition);
         let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-        let one = all
-            .list_metadata(&ListParams::default().limit(1))
-            .await
-            .map_err(refused)?;
+        let one = match all.list_metadata(&ListParams::default().limit(1)).await {
+            // Of a kind that is not known there is nothing.
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
+            one => one.map_err(refused)?,
+        };
         if let Some(found) = one.items.first() {
             let namespace = found.namespace().unwrap_or_default();
             let found = format!("the {} {namespace}/{}", kind.kind, found.name_any());

@@ -12,7 +12,7 @@ use k8s_openapi::{
         core::v1::{Namespace, Node},
         rbac::v1::{ClusterRoleBinding, RoleBinding},
     },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, CustomResourceDefinitionSpec},
 };
 use kube::{
     Api, Client, Config, ResourceExt as _,
@@ -22,6 +22,7 @@ use kube::{
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
 use serde_json::{Value, json};
+use skerry_globalmanager::run::kinds;
 use skerry_sandbox::{
     api::Clock,
     cluster::{FakeKubelet, NodeSpec},
@@ -253,10 +254,18 @@ fn unless_gone<T>(deleted: kube::Result<T>) -> Result<(), Failure> {
     }
 }
 
-/// Installs the definitions that are not there.
+/// Installs the definitions of the kinds that the manager looks after, where they are not there: an API server has much to do for
+/// each.
 pub(super) async fn install_missing(client: &Client) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for definition in skerry_crds::all() {
+    let watched = kinds().watched();
+    let is_needed = |definition: &&CustomResourceDefinition| {
+        let CustomResourceDefinitionSpec { group, names, .. } = &definition.spec;
+        watched
+            .iter()
+            .any(|kind| (kind.group, kind.plural) == (group.as_str(), names.plural.as_str()))
+    };
+    for definition in skerry_crds::all().iter().filter(is_needed) {
         let name = definition.metadata.name.as_deref().unwrap_or_default();
         if definitions.get_opt(name).await.map_err(refused)?.is_some() {
             continue;
