@@ -204,8 +204,9 @@ async fn create_and_replace_mind_what_is_there() {
     let again = cluster.fails(&["create", "-f", &file]).await;
     assert!(again.contains(r#"deployments.apps "web" already exists"#), "{again}");
     // It is read and then written: meanwhile its controller must have nothing to say of it.
-    let rolled_out = ["rollout", "status", "deployment/web", "--timeout=60s"];
-    cluster.ok(&rolled_out).await;
+    cluster
+        .ok(&["rollout", "status", "deployment/web", "--timeout=60s"])
+        .await;
     let blue = cluster.file("blue.yaml", &WEB.replace("red", "blue"));
     cluster.ok(&["replace", "-f", &blue]).await;
     assert_eq!(cluster.field("deployment/web", "..env[0].value").await, "blue");
