@@ -15,13 +15,14 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, CustomResourceDefinitionSpec},
 };
 use kube::{
-    Api, Client, Config, ResourceExt as _,
+    Api, Client, Config, Resource as _, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::{DynamicObject, ObjectMeta},
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
 use serde_json::{Value, json};
+use skerry_crds::skerry::v1alpha1::EdgeNode;
 use skerry_globalmanager::run::kinds;
 use skerry_sandbox::{
     api::Clock,
@@ -254,16 +255,16 @@ fn unless_gone<T>(deleted: kube::Result<T>) -> Result<(), Failure> {
     }
 }
 
-/// Installs the definitions of the kinds that the manager looks after, where they are not there: an API server has much to do for
-/// each.
+/// Installs the definitions that the manager needs, where they are not there: of the kinds that it looks after, and of the nodes
+/// that join it. An API server has much to do for each.
 pub(super) async fn install_missing(client: &Client) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let watched = kinds().watched();
+    let nodes = (EdgeNode::group(&()), EdgeNode::plural(&()));
     let is_needed = |definition: &&CustomResourceDefinition| {
         let CustomResourceDefinitionSpec { group, names, .. } = &definition.spec;
-        watched
-            .iter()
-            .any(|kind| (kind.group, kind.plural) == (group.as_str(), names.plural.as_str()))
+        let name = (group.as_str(), names.plural.as_str());
+        watched.iter().any(|kind| (kind.group, kind.plural) == name) || (&*nodes.0, &*nodes.1) == name
     };
     for definition in skerry_crds::all().iter().filter(is_needed) {
         let name = definition.metadata.name.as_deref().unwrap_or_default();
