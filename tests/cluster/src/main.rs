@@ -45,7 +45,7 @@ struct Arguments {
     #[arg(long)]
     only: Option<Tier>,
     /// How many control planes work side by side: by default one for each 2 GiB of memory that is free, ten at most. Where there
-    /// are hosts, six of them are there from the beginning, and the others when the hosts are down.
+    /// are hosts, six of them are there from the beginning, and the others when two of the four hosts are down.
     #[arg(long, default_value_t = planes::affordable())]
     planes: u16,
     /// Only one program of scenarios: operator, real, kubectl, admission.
@@ -297,17 +297,13 @@ fn within(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
 fn run_tiers(built: &Built, arguments: &Arguments, hosts: Option<&Equipment>) -> anyhow::Result<(bool, Vec<String>)> {
     // On the hosts much is waited for: a link that is cut for two minutes, say.
     let (scenarios, tour) = thread::scope(|scope| {
-        let (up, down) = mpsc::channel();
-        let tour = scope.spawn(move || {
-            let toured = hosts.map(|hosts| hosts.tour(&built.sources)).transpose();
-            drop(up);
-            toured
-        });
+        let (crowd, room) = mpsc::channel();
+        let tour = scope.spawn(move || hosts.map(|hosts| hosts.tour(&built.sources, crowd)).transpose());
         let wanted = !built.scenarios.is_empty();
         let beside = || comparisons(built, arguments);
-        let hosts_down = hosts.map(|_| down);
+        let room = hosts.map(|_| room);
         let scenarios = wanted
-            .then(|| run_scenarios(built, arguments, hosts_down, beside))
+            .then(|| run_scenarios(built, arguments, room, beside))
             .transpose();
         let tour = tour.join().map_err(|_| anyhow!("the thread of the tour ended"))?;
         Ok::<_, anyhow::Error>((scenarios?, tour?))

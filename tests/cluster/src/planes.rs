@@ -34,24 +34,24 @@ use crate::{
     slots::{self, NAMESPACE, Plane, SCENARIOS, Slot},
 };
 
-/// How many control planes there are while the hosts are up. With these both cores are busy for five sixths of the time; with
-/// eight they always were, and the scenarios took 545 s in place of 493.
+/// How many control planes there are while all hosts are up. Each one more makes all others slower: with seven a run took about
+/// forty seconds longer, and a gigabyte of memory less was left.
 const BESIDE_HOSTS: usize = 6;
 
 /// Runs the scenarios, as many at once as there are control planes, with the longest program what takes less, and what is
 /// `beside` them. What is beside them goes before them: it is one thing after the other. Where there are hosts, some of the
-/// control planes are started when these are down, which is when whoever sends to `hosts_down` hangs up.
+/// control planes are started when two of these are down, which is when whoever sends to `room` hangs up.
 pub fn run_scenarios(
     built: &Built,
     arguments: &Arguments,
-    hosts_down: Option<Receiver<Infallible>>,
+    room: Option<Receiver<Infallible>>,
     beside: impl FnOnce() -> anyhow::Result<bool> + Send,
 ) -> anyhow::Result<Scenarios> {
     let begun = Instant::now();
     let all: Vec<_> = (0..arguments.planes)
         .map(|number| Slot::of_scenarios(&built.kubernetes, number))
         .collect();
-    let (at_first, later) = all.split_at(number_at_first(all.len(), hosts_down.is_some()));
+    let (at_first, later) = all.split_at(number_at_first(all.len(), room.is_some()));
     let locks = later.iter().map(Slot::lock).collect::<anyhow::Result<Vec<_>>>()?;
     let role = Path::new(FOLDER).join("role.yaml");
     fs::write(&role, &built.role)?;
@@ -75,8 +75,8 @@ pub fn run_scenarios(
     let over = AtomicBool::new(false);
     let start_later = || {
         // Nobody sends anything.
-        let hosts_are_down = hosts_down.is_some_and(|hosts_down| hosts_down.recv().is_err());
-        if !hosts_are_down || later.is_empty() || over.load(Ordering::Relaxed) {
+        let is_room = room.is_some_and(|room| room.recv().is_err());
+        if !is_room || later.is_empty() || over.load(Ordering::Relaxed) {
             return Ok(vec![]);
         }
         let begun = Instant::now();
@@ -151,7 +151,7 @@ fn start(these: &[Slot], role: &Path) -> anyhow::Result<Vec<Plane>> {
     Ok(planes)
 }
 
-/// As many control planes as keep two cores busy once the hosts are down, or as the memory suffices for. A scenario mostly waits:
+/// As many control planes as keep two cores busy once hosts are down, or as the memory suffices for. A scenario mostly waits:
 /// six had one of the cores busy.
 pub fn affordable() -> u16 {
     const MOST: u16 = 10;

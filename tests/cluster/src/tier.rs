@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeSet,
+    convert::Infallible,
     env,
     ffi::OsString,
     fs,
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    sync::PoisonError,
+    sync::{PoisonError, mpsc::Sender},
     thread,
     time::{Duration, Instant},
 };
@@ -119,10 +120,10 @@ impl Equipment {
         abilities::try_container(&self.pause, &Path::new(FOLDER).join("probe"))
     }
 
-    /// Starts the hosts and takes the tour of them, while another cluster changes hands; whether all of it held, and of which
-    /// rights the manager made use.
-    pub fn tour(&self, sources: &Sources) -> anyhow::Result<(bool, BTreeSet<Right>)> {
-        let another = Another::begin(self)?;
+    /// Starts the hosts and takes the tour of them, while another cluster changes hands, which hangs up when it is down; whether
+    /// all of it held, and of which rights the manager made use.
+    pub fn tour(&self, sources: &Sources, another: Sender<Infallible>) -> anyhow::Result<(bool, BTreeSet<Right>)> {
+        let another = Another::begin(self, another)?;
         let begun = Instant::now();
         let mut hosts = self.start()?;
         println!("two hosts ready in {} s", begun.elapsed().as_secs());
