@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Config, ResourceExt,
-    api::PostParams,
+    api::{GetParams, PostParams},
     client::{ConfigExt, retry::RetryPolicy},
     config::{KubeConfigOptions, Kubeconfig},
     core::DynamicObject,
@@ -176,7 +176,9 @@ impl Borrowed {
         let name = definition.name_any();
         let spec = serde_json::to_value(&definition.spec).expect("a definition is JSON");
         loop {
-            let known = api.get_metadata_opt(&name).await.expect("definitions can be read");
+            // As the API server remembers it: otherwise it reads all of it anew.
+            let known = api.get_metadata_opt_with(&name, &GetParams::any()).await;
+            let known = known.expect("definitions can be read");
             let generation = known.as_ref().and_then(|known| known.metadata.generation);
             let last = self.plane.defined.lock().unwrap().get(&name).cloned();
             if generation.is_some() && last == generation.map(|generation| (spec.clone(), generation)) {
