@@ -2,6 +2,7 @@
 //! and has the rank at the API server that any workload has.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,10 +13,10 @@ use k8s_openapi::{
         core::v1::{Namespace, Node},
         rbac::v1::{ClusterRoleBinding, RoleBinding},
     },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, CustomResourceDefinitionSpec},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, Config, Resource as _, ResourceExt as _,
+    Api, Client, Config, CustomResourceExt as _, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::{DynamicObject, ObjectMeta},
@@ -260,15 +261,11 @@ fn unless_gone<T>(deleted: kube::Result<T>) -> Result<(), Failure> {
 pub(super) async fn install_missing(client: &Client) -> Result<(), Failure> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let watched = kinds().watched();
-    let nodes = (EdgeNode::group(&()), EdgeNode::plural(&()));
-    let is_needed = |definition: &&CustomResourceDefinition| {
-        let CustomResourceDefinitionSpec { group, names, .. } = &definition.spec;
-        let name = (group.as_str(), names.plural.as_str());
-        watched.iter().any(|kind| (kind.group, kind.plural) == name) || (&*nodes.0, &*nodes.1) == name
-    };
-    for definition in skerry_crds::all().iter().filter(is_needed) {
+    let watched = watched.iter().map(|kind| format!("{}.{}", kind.plural, kind.group));
+    let needed: BTreeSet<_> = watched.chain([EdgeNode::crd_name().to_owned()]).collect();
+    for definition in skerry_crds::all() {
         let name = definition.metadata.name.as_deref().unwrap_or_default();
-        if definitions.get_opt(name).await.map_err(refused)?.is_some() {
+        if !needed.contains(name) || definitions.get_opt(name).await.map_err(refused)?.is_some() {
             continue;
         }
         eprintln!("the definition {name} is missing and is installed; it stays");

@@ -100,15 +100,15 @@ impl Another {
     /// What stands before the line that tells how it ended.
     const ENDED: &str = "another cluster: ";
 
-    /// Starts it. It gives way: most of all where everything starts at once. At its end it hangs up.
-    pub fn begin(equipment: &Equipment, there: Sender<Infallible>) -> anyhow::Result<Self> {
+    /// Starts it. It gives way: most of all where everything starts at once. At its end it leaves the `crowd`.
+    pub fn begin(equipment: &Equipment, crowd: Sender<Infallible>) -> anyhow::Result<Self> {
         let mut run = Command::new("nice");
         run.args(["-n", "5"]).arg(env::current_exe()?);
         run.arg(ANOTHER).arg(serde_json::to_string(equipment)?);
         let mut process = run.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let said = process.stdout.take().context("its output is piped")?;
         let ended = thread::spawn(move || {
-            let _there = there;
+            let _crowd = crowd;
             let mut ended = None;
             for line in BufReader::new(said).lines() {
                 let line = line?;

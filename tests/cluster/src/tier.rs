@@ -120,10 +120,10 @@ impl Equipment {
         abilities::try_container(&self.pause, &Path::new(FOLDER).join("probe"))
     }
 
-    /// Starts the hosts and takes the tour of them, while another cluster changes hands, which hangs up when it is down; whether
+    /// Starts the hosts and takes the tour of them, while another cluster changes hands, which leaves the `crowd`; whether
     /// all of it held, and of which rights the manager made use.
-    pub fn tour(&self, sources: &Sources, another: Sender<Infallible>) -> anyhow::Result<(bool, BTreeSet<Right>)> {
-        let another = Another::begin(self, another)?;
+    pub fn tour(&self, sources: &Sources, crowd: Sender<Infallible>) -> anyhow::Result<(bool, BTreeSet<Right>)> {
+        let another = Another::begin(self, crowd)?;
         let begun = Instant::now();
         let mut hosts = self.start()?;
         println!("two hosts ready in {} s", begun.elapsed().as_secs());
