@@ -16,8 +16,9 @@ use crate::{
     artifacts::Kubernetes,
     control_plane::ControlPlane,
     enclosure::FOLDER,
+    processors::Processors,
     programs::{built, command_line},
-    site::{ALONE, Processors, Site},
+    site::{ALONE, Site},
 };
 
 /// How large the benches are, and what is measured.

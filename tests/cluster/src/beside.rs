@@ -9,7 +9,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::PathBuf,
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Child, ExitCode, Stdio},
     sync::mpsc::Sender,
     thread::{self, JoinHandle},
     time::Duration,
@@ -20,6 +20,7 @@ use nix::sys::{prctl, signal::Signal};
 use serde::{Deserialize, Serialize};
 use skerry_cluster::{
     process::until,
+    processors::Processors,
     real::{Shown, Told},
     rights::Right,
 };
@@ -47,7 +48,7 @@ pub fn play(role: &str, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     // Whoever wants to know is gone: so is this.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     if role == ANOTHER {
-        return enclosed(&[&[ANOTHER_INSIDE.into()], arguments].concat(), true);
+        return enclosed(&[&[ANOTHER_INSIDE.into()], arguments].concat(), &Processors::All, true);
     }
     let shown = Equipment::given(arguments)?.leave_nothing();
     println!("{shown}");
@@ -60,14 +61,14 @@ fn left() -> PathBuf {
     skerry_dist::root().join("target/cluster/leftovers.json")
 }
 
-/// Has runs of this equipment killed; to be called outside, before anything else is made there.
-pub fn kill_runs(equipment: &Equipment) -> anyhow::Result<Child> {
+/// Has runs of this equipment killed, on these processors; to be called outside, before anything else is made there.
+pub fn kill_runs(equipment: &Equipment, processors: &Processors) -> anyhow::Result<Child> {
     let left = left();
     fs::create_dir_all(left.parent().context("it is in a folder")?)?;
     if left.exists() {
         fs::remove_file(&left)?;
     }
-    let mut kill = Command::new(env::current_exe()?);
+    let mut kill = processors.command(&env::current_exe()?);
     kill.arg(LEFTOVERS).arg(serde_json::to_string(equipment)?);
     Ok(kill.stdin(Stdio::null()).spawn()?)
 }
@@ -102,8 +103,7 @@ impl Another {
 
     /// Starts it. It gives way: most of all where everything starts at once. At its end it leaves the `crowd`.
     pub fn begin(equipment: &Equipment, crowd: Sender<Infallible>) -> anyhow::Result<Self> {
-        let mut run = Command::new("nice");
-        run.args(["-n", "5"]).arg(env::current_exe()?);
+        let mut run = Processors::Yielding.command(&env::current_exe()?);
         run.arg(ANOTHER).arg(serde_json::to_string(equipment)?);
         let mut process = run.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let said = process.stdout.take().context("its output is piped")?;

@@ -29,7 +29,10 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::process::{run, until};
+use crate::{
+    process::{run, until},
+    processors::Processors,
+};
 
 /// What processes inside may write to: gone with the enclosure.
 const IN_MEMORY: [&str; 3] = ["/run", "/var/log", "/var/lib"];
@@ -57,9 +60,9 @@ pub fn group_of(process: u32) -> String {
 /// What stands for the cgroup where there is none.
 const NO_GROUP: &str = "-";
 
-/// Runs this program again with `arguments`, enclosed, with a cgroup of its own or without, and tells how it ended. To be
-/// called before any thread is started: namespaces are a matter of threads.
-pub fn enclose(arguments: &[OsString], with_cgroup: bool) -> anyhow::Result<ExitStatus> {
+/// Runs this program again with `arguments`, enclosed, on these processors, with a cgroup of its own or without, and tells how it
+/// ended. To be called before any thread is started: namespaces are a matter of threads.
+pub fn enclose(arguments: &[OsString], processors: &Processors, with_cgroup: bool) -> anyhow::Result<ExitStatus> {
     let group = if with_cgroup {
         group_of(std::process::id())
     } else {
@@ -74,7 +77,8 @@ pub fn enclose(arguments: &[OsString], with_cgroup: bool) -> anyhow::Result<Exit
         .spawn()
         .context("starting the janitor")?;
     unshare(CloneFlags::CLONE_NEWPID).context("a namespace for processes")?;
-    let mut first = Command::new(&program)
+    let mut first = processors
+        .command(&program)
         .args([FIRST, &group])
         .args(arguments)
         .spawn()

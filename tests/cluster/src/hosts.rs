@@ -19,8 +19,9 @@ use crate::{
     network::{self, CLOUD, EDGE},
     node::{Booted, Node, PAUSE},
     process::{Process, until},
+    processors::Processors,
     real::SEDNA,
-    site::{Processors, Site, WITH_HOSTS, command},
+    site::{Site, WITH_HOSTS, command},
 };
 
 /// How long nodes may take to be ready.

@@ -16,6 +16,7 @@ pub mod node;
 pub mod packages;
 pub mod pki;
 pub mod process;
+pub mod processors;
 pub mod programs;
 pub mod real;
 pub mod resets;

@@ -24,6 +24,7 @@ use skerry_cluster::{
     artifacts::{Kubernetes, Workshop},
     benches::{Bench, Sizes},
     enclosure, machine, packages,
+    processors::Processors,
     programs::built,
     results::{Run, Sources},
     rights::{self, Right},
@@ -137,8 +138,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn enclosed(arguments: &[OsString], with_cgroup: bool) -> anyhow::Result<ExitCode> {
-    Ok(enclosure::code(enclosure::enclose(arguments, with_cgroup)?))
+fn enclosed(arguments: &[OsString], processors: &Processors, with_cgroup: bool) -> anyhow::Result<ExitCode> {
+    Ok(enclosure::code(enclosure::enclose(arguments, processors, with_cgroup)?))
 }
 
 /// Says what did not run, last of all, and whether that is a failure.
@@ -214,16 +215,26 @@ fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         },
         skipped,
     };
-    let killer = built.hosts.as_ref().map(beside::kill_runs).transpose()?;
+    let processors = processors_for(tiers.bench);
+    let kill_runs = |hosts| beside::kill_runs(hosts, &processors);
+    let killer = built.hosts.as_ref().map(kill_runs).transpose()?;
     let mut inside: Vec<OsString> = vec![WITHIN.into(), serde_json::to_string(&built)?.into()];
     inside.extend_from_slice(arguments);
-    let ended = enclosed(&inside, abilities == Abilities::Hosts);
+    let ended = enclosed(&inside, &processors, abilities == Abilities::Hosts);
     // It has told by now, unless the run ended before the tour did.
     if let Some(mut killer) = killer {
         killer.kill()?;
         killer.wait()?;
     }
     ended
+}
+
+/// What the processors are to a run with this bench: what is measured has them as it would have anywhere.
+fn processors_for(bench: Option<Measured>) -> Processors {
+    match bench {
+        Some(Measured::Scale | Measured::Edge) => Processors::All,
+        Some(Measured::Shortened) | None => Processors::TakingTurns,
+    }
 }
 
 fn here() -> &'static Path {

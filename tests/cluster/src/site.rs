@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::{artifacts::Kubernetes, pki::kubeconfig_name, process::output, rights};
+use crate::{artifacts::Kubernetes, pki::kubeconfig_name, process::output, processors::Processors, rights};
 
 /// The administrator of a control plane.
 pub(crate) const ADMIN: &str = "admin";
@@ -119,42 +119,6 @@ impl Site {
     pub(crate) fn manager(&self) -> Option<String> {
         let namespace = self.manager_in?;
         Some(format!("system:serviceaccount:{namespace}:{}", rights::ACCOUNT))
-    }
-}
-
-/// Which processors something has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Processors {
-    /// All, as everybody.
-    All,
-    /// All, and a third of what others have who want the same at once. Nobody is interrupted because another has something to
-    /// do: where dozens of programs wake each other, that took a seventh of their time. And a program of Go is on one processor
-    /// at a time: each that wakes another thread of its own for what is due next only makes the others wait for one more.
-    Yielding,
-    /// These alone, as `taskset` names them.
-    These(String),
-}
-
-impl Processors {
-    /// A command that has these, and all that it starts.
-    pub fn command(&self, program: &Path) -> Command {
-        let mut command = match self {
-            Self::All => return Command::new(program),
-            Self::Yielding => {
-                let mut command = Command::new("chrt");
-                command
-                    .args(["--batch", "0", "nice", "--adjustment=5"])
-                    .env("GOMAXPROCS", "1");
-                command
-            }
-            Self::These(cores) => {
-                let mut command = Command::new("taskset");
-                command.args(["--cpu-list", cores]);
-                command
-            }
-        };
-        command.arg(program);
-        command
     }
 }
 

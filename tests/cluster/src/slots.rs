@@ -16,7 +16,8 @@ use skerry_cluster::{
     control,
     control_plane::ControlPlane,
     enclosure::FOLDER,
-    site::{AMONG_OTHERS, Processors, Site},
+    processors::Processors,
+    site::{AMONG_OTHERS, Site},
 };
 
 /// What the processors are to scenarios and their control planes. Those of the hosts go before: they are one thing after the

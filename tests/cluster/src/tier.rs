@@ -28,6 +28,7 @@ use skerry_cluster::{
     network::{CLOUD, EDGE},
     node::PAUSE,
     process::{Process, output, until_it_works},
+    processors::Processors,
     programs::command_line,
     real::{self, Shown, Tour},
     results::{self, Run, Sources},
@@ -197,7 +198,7 @@ fn typing(kubectl: &Path, admin: &Path) -> anyhow::Result<Process> {
 pub fn linger_enclosed(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     // Also when whoever wants to kill it is killed.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
-    enclosed(&[&[LINGERING.into()], arguments].concat(), true)
+    enclosed(&[&[LINGERING.into()], arguments].concat(), &Processors::All, true)
 }
 
 /// A pod on each node, which has a cgroup, mounts and a network of its own.
