@@ -166,22 +166,29 @@ impl Borrowed {
     /// Makes definitions known as these are, whatever they were before, unless nothing has changed since this was last
     /// done. None is ever deleted: the garbage collector needs half a minute to learn of a new kind, and the API server
     /// much time for each change.
-    pub async fn define(&self, definitions: &[CustomResourceDefinition]) {
-        let defining = definitions.iter().map(|definition| self.define_one(definition));
+    pub async fn define(&self, definitions: impl IntoIterator<Item = &CustomResourceDefinition>) {
+        let defining = definitions.into_iter().map(|definition| self.define_one(definition));
         join_all(defining).await;
+    }
+
+    /// Whether this definition was the last one that was made known here under its name, and got this generation.
+    fn is_defined(&self, name: &str, definition: &CustomResourceDefinition, generation: i64) -> bool {
+        let defined = self.plane.defined.lock().unwrap();
+        // Compared where it is: it has thousands of fields, and each scenario begins with this.
+        defined
+            .get(name)
+            .is_some_and(|(spec, last)| *last == generation && *spec == definition.spec)
     }
 
     async fn define_one(&self, definition: &CustomResourceDefinition) {
         let api: Api<CustomResourceDefinition> = Api::all(self.admin.clone());
         let name = definition.name_any();
-        let spec = serde_json::to_value(&definition.spec).expect("a definition is JSON");
         loop {
             // As the API server remembers it: otherwise it reads all of it anew.
             let known = api.get_metadata_opt_with(&name, &GetParams::any()).await;
             let known = known.expect("definitions can be read");
             let generation = known.as_ref().and_then(|known| known.metadata.generation);
-            let last = self.plane.defined.lock().unwrap().get(&name).cloned();
-            if generation.is_some() && last == generation.map(|generation| (spec.clone(), generation)) {
+            if generation.is_some_and(|generation| self.is_defined(&name, definition, generation)) {
                 return;
             }
             let mut wanted = definition.clone();
@@ -197,7 +204,8 @@ impl Borrowed {
             match made {
                 Ok(made) => {
                     let generation = made.metadata.generation.unwrap_or_default();
-                    self.plane.defined.lock().unwrap().insert(name, (spec, generation));
+                    let defined = (definition.spec.clone(), generation);
+                    self.plane.defined.lock().unwrap().insert(name, defined);
                     return is_served(&self.admin, definition).await;
                 }
                 // Its controllers write, too.

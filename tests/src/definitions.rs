@@ -19,11 +19,9 @@ use crate::world::{NAMESPACE, USER};
 pub const KINDS: [&str; 4] = ["Dataset", "FederatedLearningJob", "JointInferenceService", "Model"];
 
 /// Our CRDs of these kinds.
-pub(crate) fn definitions(kinds: &[&str]) -> Vec<CustomResourceDefinition> {
+pub(crate) fn definitions(kinds: &[&str]) -> impl Iterator<Item = &'static CustomResourceDefinition> {
     let all = skerry_crds::all().iter();
     all.filter(|crd| kinds.contains(&crd.spec.names.kind.as_str()))
-        .cloned()
-        .collect()
 }
 
 /// Installs our CRDs of these kinds as `kubectl apply --server-side --force-conflicts` does: over what there may be; until
@@ -32,10 +30,10 @@ pub async fn install(client: &Client, kinds: &[&str]) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     for crd in definitions(kinds) {
         let name = crd.metadata.name.as_deref().expect("a CRD has a name");
-        crds.patch(name, &PatchParams::apply(USER).force(), &Patch::Apply(&crd))
+        crds.patch(name, &PatchParams::apply(USER).force(), &Patch::Apply(crd))
             .await
             .expect("the CRD is accepted");
-        is_served(client, &crd).await;
+        is_served(client, crd).await;
     }
 }
 

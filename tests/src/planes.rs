@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::{
@@ -40,7 +41,7 @@ pub struct Plane {
     lock: PathBuf,
     /// The definitions that were made known here last, by name: their specs, and the generations that these got.
     #[serde(skip)]
-    pub(crate) defined: Arc<Mutex<BTreeMap<String, (Value, i64)>>>,
+    pub(crate) defined: Arc<Mutex<BTreeMap<String, (CustomResourceDefinitionSpec, i64)>>>,
     /// That lock, once this process has looked whether it is free.
     #[serde(skip)]
     opened: Option<Arc<File>>,

@@ -93,7 +93,7 @@ impl World {
         let world = Self::with_nodes_alone().await;
         match &world.api {
             Server::Sandbox(server) => install(&server.client(), &KINDS).await,
-            Server::Cluster(borrowed) => borrowed.define(&definitions(&KINDS)).await,
+            Server::Cluster(borrowed) => borrowed.define(definitions(&KINDS)).await,
         }
         world
     }
