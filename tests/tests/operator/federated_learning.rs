@@ -225,15 +225,19 @@ async fn a_pod_on_a_lost_node_is_replaced_once_the_node_is_given_up() {
     let node = text(&before, "/spec/nodeName").to_owned();
     world.lose_node(&node).await;
     // Kubernetes waits five minutes, deletes the pod, and then waits for the node's word.
-    let told = world
+    world
         .until("that a pod is being deleted", async || {
             let told = world.condition::<FederatedLearningJob>("surface", "Progressing").await;
-            told.starts_with("True AwaitingDeletion: ").then_some(told)
+            told.starts_with("True AwaitingDeletion: ").then_some(())
         })
         .await;
-    let awaited = format!("Pod {} is being deleted from node {node}", name(&before));
-    assert!(told.contains(&awaited), "{told}");
     world.settle().await;
+    let told = world.condition::<FederatedLearningJob>("surface", "Progressing").await;
+    let awaited = format!("Pod {} is being deleted from node {node}", name(&before));
+    assert!(
+        told.starts_with("True AwaitingDeletion: ") && told.contains(&awaited),
+        "{told}"
+    );
     assert_eq!(phase(&world).await, "Running", "no failure");
     world.delete_node(&node).await;
     let after = pod(&world, PLACES[2]).await;
