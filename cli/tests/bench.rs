@@ -7,9 +7,7 @@ mod common;
 
 use std::{
     collections::BTreeMap,
-    fs::Permissions,
     io::{BufRead as _, BufReader},
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
 };
@@ -268,8 +266,12 @@ fn a_bench_of_the_edge_weighs_the_manager_and_the_local_controller() {
     let folder = tempfile::tempdir().unwrap();
     // That of this build: the one that is shipped takes minutes to build.
     let program = folder.path().join("localcontroller");
-    std::fs::write(&program, format!("#!/bin/sh\nexec '{SKERRY}' localcontroller \"$@\"\n")).unwrap();
-    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let text = folder.path().join("localcontroller.text");
+    std::fs::write(&text, format!("#!/bin/sh\nexec '{SKERRY}' localcontroller \"$@\"\n")).unwrap();
+    // Open for writing in this process, it would be so for a moment in what other tests start, and could not be run.
+    let mut install = Command::new("install");
+    let installed = install.arg("--mode=755").args([&text, &program]).status().unwrap();
+    assert!(installed.success());
     let printed = bench_edge(&[
         "--only=service-edits,services,local-controller",
         "--nodes=1",

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     enclosure,
-    process::{Process, output, run, until},
+    process::{Process, install, output, run, until},
 };
 
 /// How long containerd may take to listen.
@@ -95,7 +95,7 @@ pub fn try_container(pause: &Path, folder: &Path) -> anyhow::Result<()> {
     try_containerd(folder).context("containerd does not start")?;
     let root = folder.join("rootfs");
     fs::create_dir_all(&root)?;
-    fs::copy(pause, root.join("pause"))?;
+    install(pause, &root.join("pause"))?;
     let runc = |arguments: &[&str]| output(Command::new("runc").args(arguments).current_dir(folder));
     runc(&["spec"])?;
     let file = folder.join("config.json");

@@ -18,7 +18,7 @@ use crate::{
     control_plane::ControlPlane,
     network::{self, CLOUD, EDGE},
     node::{Booted, Node, PAUSE},
-    process::{Process, until},
+    process::{Process, install, until},
     processors::Processors,
     real::SEDNA,
     site::{Site, WITH_HOSTS, command},
@@ -55,7 +55,7 @@ impl Hosts {
         network::make()?;
         // Where hosts see it, wherever it was built.
         let components = folder.join("kubernetes");
-        fs::copy(&programs.kubernetes.components, &components)?;
+        install(&programs.kubernetes.components, &components)?;
         let site = Site {
             kubernetes: Kubernetes {
                 components: components.clone(),

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::File,
+    fs::{self, File},
     io::ErrorKind,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -122,6 +122,20 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
         bail!("{command:?}: {}: {}", output.status, said.trim_end());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Copies a program to where it is run. A program of its own does so, since what this process had open for writing would be
+/// so for a moment in whatever it starts meanwhile, and nothing that is open for writing can be run.
+pub fn install(program: &Path, to: &Path) -> anyhow::Result<()> {
+    let mut install = Command::new("install");
+    output(install.arg("--mode=755").args([program, to])).map(drop)
+}
+
+/// The same with the text of a script.
+pub fn install_script(text: &str, to: &Path) -> anyhow::Result<()> {
+    let written = to.with_extension("text");
+    fs::write(&written, text).with_context(|| written.display().to_string())?;
+    install(&written, to)
 }
 
 /// Looks until there is something to see; the processes of a cluster tell nobody when they are ready. Ten times a second,

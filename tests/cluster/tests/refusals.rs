@@ -6,13 +6,12 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use serde_json::json;
-use skerry_cluster::abilities;
+use skerry_cluster::{abilities, process::install_script};
 
 const REQUIRE: &str = "SKERRY_REQUIRE_CLUSTER";
 
@@ -24,9 +23,7 @@ fn programs(of: &str, scripts: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(of);
     fs::create_dir_all(&folder).unwrap();
     for (name, script) in scripts {
-        let file = folder.join(name);
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+        install_script(&format!("#!/bin/sh\n{script}\n"), &folder.join(name)).unwrap();
     }
     folder
 }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     bad_link::{BadLink, DELAY, round_trip},
     network::{CLOUD, EDGE, within},
-    process::{Process, until},
+    process::{Process, install_script, until},
     resets::Resets,
 };
 
@@ -324,14 +324,11 @@ impl Tour<'_> {
     fn provide_ssh(&self) -> anyhow::Result<()> {
         let ssh = self.work.join("bin/ssh");
         let (edge, init) = (EDGE.name, self.hosts.edge.init()?);
-        fs::write(
-            &ssh,
-            format!(
-                "#!/bin/sh\n[ \"$1\" = {edge} ] || exit 255\nshift\n\
-                 exec nsenter --target {init} --mount --pid --net -- sh -c \"sudo() {{ \\\"\\$@\\\"; }}; $*\"\n"
-            ),
-        )?;
-        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).context("making ssh a program")
+        let text = format!(
+            "#!/bin/sh\n[ \"$1\" = {edge} ] || exit 255\nshift\n\
+             exec nsenter --target {init} --mount --pid --net -- sh -c \"sudo() {{ \\\"\\$@\\\"; }}; $*\"\n"
+        );
+        install_script(&text, &ssh)
     }
 }
 
