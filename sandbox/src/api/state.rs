@@ -19,6 +19,9 @@ use super::{
     watch::{GONE, Signal},
 };
 
+/// The table of services, to which something is given out.
+const SERVICES: &str = "services.";
+
 /// What a verb answers.
 #[derive(Debug)]
 pub(super) enum Reply {
@@ -207,10 +210,19 @@ impl State {
     /// Removes an object, and takes back what was given out to it.
     pub(super) fn remove(&mut self, table: &TableName, key: &Key) -> Option<Arc<Object>> {
         let last = self.store.remove(table, key)?;
-        if &**table == "services." {
-            self.addresses.release(&last.value);
+        if &**table == SERVICES {
+            self.addresses.note(Some(&last.value), None);
         }
         Some(last)
+    }
+
+    /// Stores an object, and notes what was given out to it.
+    pub(super) fn put(&mut self, table: &TableName, key: Key, object: Value) -> Arc<Object> {
+        if &**table == SERVICES {
+            let old = self.store.get(table, &key);
+            self.addresses.note(old.map(|old| &old.value), Some(&object));
+        }
+        self.store.put(table, key, object)
     }
 
     /// The object of a request.

@@ -221,9 +221,16 @@ impl Schema {
 
     /// True for text that stands for bytes, in base64.
     pub fn is_bytes(&self) -> bool {
-        self.limits
-            .as_ref()
-            .is_some_and(|limits| limits.format.as_deref() == Some("byte"))
+        self.format() == Some("byte")
+    }
+
+    /// True for text that stands for something else, as a time does: it has a format, and is not bytes.
+    pub fn is_formatted_text(&self) -> bool {
+        self.types == [Type::String] && self.format().is_some_and(|format| !matches!(format, "" | "byte"))
+    }
+
+    fn format(&self) -> Option<&str> {
+        self.limits.as_ref()?.format.as_deref()
     }
 
     /// True if the value has one of the types that the schema allows. A schema that names none allows all.

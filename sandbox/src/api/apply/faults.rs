@@ -80,8 +80,14 @@ fn admits(schema: &Schema, name: &str) -> bool {
 
 /// What is said of a scalar of the wrong type.
 fn mistyped(schema: &Schema, value: &Value) -> Option<String> {
-    if schema.is_int_or_string() || schema.type_name() == Some("Quantity") || schema.allows_type(value) {
+    // What has a name of its own and is told as text or number may be anything here.
+    if matches!(schema.type_name(), Some("Quantity" | "IntOrString")) || schema.allows_type(value) {
         return None;
+    }
+    // What a text stands for is asked later.
+    if schema.is_int_or_string() || schema.is_formatted_text() {
+        return (value.is_object() || value.is_array())
+            .then(|| format!("expected any scalar, got {}", go_words(value)));
     }
     match schema.go_type().as_str() {
         // Whether it has to be whole is asked later.

@@ -19,7 +19,9 @@ pub(super) enum Shape<'a> {
 
 pub(super) fn shape<'a>(schema: Option<&'a Schema>, value: &'a Value) -> Shape<'a> {
     match (value, schema) {
-        (Value::Object(map), schema) if !schema.is_some_and(Schema::is_atomic) => Shape::Map(map),
+        // A map where text or a number belongs is refused later.
+        (_, Some(schema)) if schema.is_atomic() || schema.is_int_or_string() => Shape::Leaf,
+        (Value::Object(map), _) => Shape::Map(map),
         (Value::Array(list), Some(schema)) if *schema.list_kind() != ListKind::Atomic => {
             Shape::List(list, schema.list_kind())
         }

@@ -1,25 +1,42 @@
-//! Addresses and node ports of services. Addresses are loopback ones, so that a process can really listen there.
+//! Addresses of services, which are loopback ones, so that a process can really listen there.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::defaults::each;
+use super::node_ports::{self, NodePorts};
 use crate::api::{
     field_error::FieldError,
     object::{child, map},
 };
 
-/// Node ports, as Kubernetes has them.
-const PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
-
-/// What is given out. Rebuilt from nothing, kept in step by [`Self::take`] and [`Self::release`].
+/// The addresses and node ports that services hold. Rebuilt from nothing, kept in step by [`Self::note`].
 pub(in crate::api) struct Addresses {
     /// 127.`block`.0.0/16, from .0.1 on.
     block: u8,
     taken: BTreeSet<u32>,
     next: u32,
-    ports: BTreeSet<u16>,
+    node_ports: NodePorts,
+}
+
+/// Why a service gets nothing.
+pub(in crate::api) enum Refusal {
+    /// Its fields are wrong.
+    Fields(Vec<FieldError>),
+    /// What Kubernetes says without naming a field.
+    Unnamed(String),
+}
+
+impl From<Vec<FieldError>> for Refusal {
+    fn from(wrong: Vec<FieldError>) -> Self {
+        Self::Fields(wrong)
+    }
+}
+
+impl From<FieldError> for Refusal {
+    fn from(wrong: FieldError) -> Self {
+        Self::Fields(vec![wrong])
+    }
 }
 
 fn parse(address: &str) -> Option<u32> {
@@ -36,98 +53,56 @@ impl Addresses {
             block,
             taken: BTreeSet::new(),
             next: 0,
-            ports: BTreeSet::new(),
+            node_ports: NodePorts::new(),
         }
     }
 
-    /// Gives a service what its type needs and it lacks. With `old`, what it had is kept. The errors name the fields.
-    pub(in crate::api) fn take(
-        &mut self,
-        service: &mut Value,
-        old: Option<&Value>,
-        dry_run: bool,
-    ) -> Result<(), Vec<FieldError>> {
+    /// Gives a service what its type needs and it lacks. With `old`, what it had is kept. It holds nothing of it before it
+    /// is stored.
+    pub(in crate::api) fn give(&self, service: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         let spec = child(map(service), "spec");
-        if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
-            give_up(spec, old);
+        let old = old.and_then(|old| old.get("spec")).and_then(Value::as_object);
+        if let Some(old) = old {
+            keep(spec, old);
+        }
+        if is_elsewhere(spec) {
             return Ok(());
         }
-        keep(spec, old);
-        let old_address = old.map_or("", |old| {
-            old.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or("")
-        });
         let wanted = address(spec).to_owned();
         if !matches!(wanted.as_str(), "" | "None") && parse(&wanted).is_none() {
-            return Err(vec![FieldError::invalid("spec.clusterIPs[0]", wanted, NO_ADDRESS)]);
+            return Err(FieldError::invalid("spec.clusterIPs[0]", wanted, NO_ADDRESS).into());
         }
         choose_families(spec, wanted == "None")?;
         // An address that differs from the one before is refused later, by the rules.
-        let given = if wanted == "None" || (!wanted.is_empty() && !old_address.is_empty()) {
+        let stays = !wanted.is_empty() && old.is_some_and(|old| !address(old).is_empty());
+        let given = if wanted == "None" || stays {
             wanted
         } else {
-            self.address(&wanted, dry_run)
-                .map_err(|why| vec![FieldError::invalid("spec.clusterIPs", json!([wanted]), why)])?
+            self.address(&wanted)
+                .map_err(|why| FieldError::invalid("spec.clusterIPs", json!([wanted]), why))?
         };
         spec.insert("clusterIP".into(), given.as_str().into());
         spec.insert("clusterIPs".into(), json!([given]));
-        let external = matches!(
-            spec.get("type").and_then(Value::as_str),
-            Some("NodePort" | "LoadBalancer")
-        );
-        let olds = ports(old);
-        for (index, port) in each(spec, "ports").enumerate() {
-            let path = format!("spec.ports[{index}].nodePort");
-            let number = port
-                .get("nodePort")
-                .and_then(Value::as_u64)
-                .and_then(|port| u16::try_from(port).ok());
-            match number.filter(|port| *port != 0) {
-                Some(number) if external && !olds.contains(&number) => {
-                    if self.ports.contains(&number) {
-                        let why = "provided port is already allocated";
-                        return Err(vec![FieldError::invalid(path, number, why)]);
-                    }
-                    if !PORTS.contains(&number) {
-                        let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-                        return Err(vec![FieldError::invalid(path, number, why)]);
-                    }
-                    self.mark(number, dry_run);
-                }
-                None if external => {
-                    let free = PORTS.into_iter().find(|port| !self.ports.contains(port));
-                    let Some(free) = free else { continue };
-                    self.mark(free, dry_run);
-                    port.insert("nodePort".into(), free.into());
-                }
-                // What was given before goes with the type; what is asked for now is refused by the rules.
-                Some(number) if !external && olds.contains(&number) => drop(port.shift_remove("nodePort")),
-                _ => {}
-            }
-        }
-        Ok(())
+        self.node_ports.give(spec, old)
     }
 
-    /// Takes back what a service had.
-    pub(in crate::api) fn release(&mut self, service: &Value) {
-        let held = service
-            .pointer("/spec/clusterIP")
-            .and_then(Value::as_str)
-            .and_then(parse);
-        if let Some(address) = held {
-            self.taken.remove(&address);
+    /// Notes what a service holds that is stored, in place of what it held before.
+    pub(in crate::api) fn note(&mut self, old: Option<&Value>, new: Option<&Value>) {
+        let held = |service: Option<&Value>| {
+            let spec = service?.get("spec")?.as_object()?;
+            parse(address(spec))
+        };
+        let (before, now) = (held(old), held(new));
+        if before != now {
+            before.map(|address| self.taken.remove(&address));
+            self.taken.extend(now);
+            // Whoever had an address just now may still be spoken to there.
+            self.next = now.map_or(self.next, |address| address + 1);
         }
-        for port in ports(Some(service)) {
-            self.ports.remove(&port);
-        }
+        self.node_ports.note(old, new);
     }
 
-    fn mark(&mut self, port: u16, dry_run: bool) {
-        if !dry_run {
-            self.ports.insert(port);
-        }
-    }
-
-    fn address(&mut self, wanted: &str, dry_run: bool) -> Result<String, String> {
+    fn address(&self, wanted: &str) -> Result<String, String> {
         let (first, last) = (
             u32::from_be_bytes([127, self.block, 0, 1]),
             u32::from_be_bytes([127, self.block, 255, 254]),
@@ -151,10 +126,6 @@ impl Addresses {
             }
             number
         };
-        if !dry_run {
-            self.taken.insert(number);
-            self.next = number + 1;
-        }
         Ok(std::net::Ipv4Addr::from(number).to_string())
     }
 }
@@ -193,9 +164,14 @@ fn choose_families(spec: &mut Map<String, Value>, without_address: bool) -> Resu
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
+/// Whether a service is but the name of another, and has no address.
+fn is_elsewhere(spec: &Map<String, Value>) -> bool {
+    spec.get("type").is_some_and(|kind| kind == "ExternalName")
+}
+
 /// A service that becomes the name of another gives up the address that it had.
-fn give_up(spec: &mut Map<String, Value>, old: Option<&Value>) {
-    let had = old.and_then(|old| old.pointer("/spec/clusterIP"));
+fn give_up(spec: &mut Map<String, Value>, old: &Map<String, Value>) {
+    let had = old.get("clusterIP");
     if had.is_some() && spec.get("clusterIP") == had {
         for field in [
             "clusterIP",
@@ -209,31 +185,15 @@ fn give_up(spec: &mut Map<String, Value>, old: Option<&Value>) {
     }
 }
 
-fn ports(service: Option<&Value>) -> Vec<u16> {
-    let ports = service
-        .and_then(|service| service.pointer("/spec/ports"))
-        .and_then(Value::as_array);
-    let numbers = ports
-        .into_iter()
-        .flatten()
-        .filter_map(|port| port.get("nodePort")?.as_u64());
-    numbers.filter_map(|number| u16::try_from(number).ok()).collect()
-}
-
 /// What an update leaves out stays as it was.
-fn keep(spec: &mut Map<String, Value>, old: Option<&Value>) {
-    let Some(old) = old.and_then(|old| old.get("spec")).and_then(Value::as_object) else {
-        return;
-    };
-    let external = |spec: &Map<String, Value>| {
-        matches!(
-            spec.get("type").and_then(Value::as_str),
-            Some("NodePort" | "LoadBalancer")
-        )
-    };
+fn keep(spec: &mut Map<String, Value>, old: &Map<String, Value>) {
     let policy = "externalTrafficPolicy";
-    if !external(spec) && external(old) && spec.get(policy) == old.get(policy) {
+    if !node_ports::needed(spec) && node_ports::needed(old) && spec.get(policy) == old.get(policy) {
         spec.shift_remove(policy);
+    }
+    node_ports::keep(spec, old);
+    if is_elsewhere(spec) {
+        return give_up(spec, old);
     }
     if address(spec).is_empty() && !address(old).is_empty() {
         spec.insert("clusterIP".into(), address(old).into());
@@ -243,67 +203,68 @@ fn keep(spec: &mut Map<String, Value>, old: Option<&Value>) {
             spec.insert(field.into(), value.clone());
         }
     }
-    let olds: Vec<Value> = old.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
-    for port in each(spec, "ports") {
-        let same = |old: &&Value| {
-            ["port", "protocol"]
-                .iter()
-                .all(|field| old.get(field) == port.get(*field))
-        };
-        let number = olds.iter().find(same).and_then(|old| old.get("nodePort")).cloned();
-        if let Some(number) = number.filter(|_| !port.contains_key("nodePort")) {
-            port.insert("nodePort".into(), number);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What is made of a service that is stored, or why it is not.
+    fn store(addresses: &mut Addresses, mut service: Value, old: Option<&Value>) -> Result<Value, Vec<String>> {
+        match addresses.give(&mut service, old) {
+            Ok(()) => {
+                addresses.note(old, Some(&service));
+                Ok(service)
+            }
+            Err(Refusal::Fields(wrong)) => Err(wrong.into_iter().map(|wrong| wrong.path).collect()),
+            Err(Refusal::Unnamed(why)) => Err(vec![why]),
+        }
+    }
+
     #[test]
     fn addresses_are_given_kept_and_taken_back() {
         let mut addresses = Addresses::new(96);
         let service = || json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}});
-        let (mut a, mut b) = (service(), service());
-        addresses.take(&mut a, None, false).unwrap();
-        addresses.take(&mut b, None, false).unwrap();
+        let a = store(&mut addresses, service(), None).unwrap();
+        let b = store(&mut addresses, service(), None).unwrap();
         assert_eq!(
             (&a["spec"]["clusterIP"], &b["spec"]["clusterIP"]),
             (&json!("127.96.0.1"), &json!("127.96.0.2"))
         );
-        let mut updated = service();
-        addresses.take(&mut updated, Some(&a), false).unwrap();
+        let updated = store(&mut addresses, service(), Some(&a)).unwrap();
         assert_eq!(updated["spec"]["clusterIP"], "127.96.0.1");
-        let mut wanted = json!({"spec": {"type": "ClusterIP", "clusterIP": "127.96.0.1"}});
-        assert!(addresses.take(&mut wanted.clone(), None, false).is_err());
-        addresses.release(&a);
-        addresses.take(&mut wanted, None, false).unwrap();
-        let mut foreign = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1"}});
-        assert!(addresses.take(&mut foreign, None, false).is_err());
+        let wanted = json!({"spec": {"type": "ClusterIP", "clusterIP": "127.96.0.1"}});
+        store(&mut addresses, wanted.clone(), None).unwrap_err();
+        addresses.note(Some(&updated), None);
+        store(&mut addresses, wanted, None).unwrap();
+        let foreign = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1"}});
+        store(&mut addresses, foreign, None).unwrap_err();
     }
 
     #[test]
     fn a_service_of_any_family_gets_no_selector_where_there_is_one_family() {
         let mut addresses = Addresses::new(96);
-        let mut service = json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}});
-        addresses.take(&mut service, None, false).unwrap();
+        let service = json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}});
+        let service = store(&mut addresses, service, None).unwrap();
         assert_eq!(service["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
         let mut selecting = service.clone();
         selecting["spec"]["selector"] = json!({"a": "b"});
-        let wrong = addresses.take(&mut selecting, Some(&service), false).unwrap_err();
-        let wrong: Vec<_> = wrong.iter().map(|error| error.path.as_str()).collect();
+        let wrong = store(&mut addresses, selecting, Some(&service)).unwrap_err();
         assert_eq!(wrong, ["spec.ipFamilyPolicy", "spec.ipFamilies[1]"]);
     }
 
     #[test]
-    fn node_ports_come_and_go_with_the_type() {
+    fn what_is_not_stored_holds_nothing() {
         let mut addresses = Addresses::new(96);
-        let mut service = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
-        addresses.take(&mut service, None, false).unwrap();
-        assert_eq!(service["spec"]["ports"][0]["nodePort"], 30000);
-        let mut inner = json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}});
-        addresses.take(&mut inner, Some(&service), false).unwrap();
-        assert_eq!(inner["spec"]["ports"][0].get("nodePort"), None);
+        let twice = json!([{"name": "p", "port": 80, "nodePort": 30086}, {"name": "q", "port": 81, "nodePort": 30086}]);
+        let service = json!({"spec": {"type": "NodePort", "ports": twice}});
+        assert_eq!(
+            store(&mut addresses, service, None).unwrap_err(),
+            ["spec.ports[1].nodePort"]
+        );
+        let service = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
+        let service = store(&mut addresses, service, None).unwrap();
+        assert_eq!(service["spec"]["ports"][0]["nodePort"], 30086);
+        assert_eq!(service["spec"]["clusterIP"], "127.96.0.1");
     }
 }

@@ -3,6 +3,7 @@
 mod address;
 mod always;
 mod defaults;
+mod node_ports;
 mod normal;
 mod pod;
 mod prepare;
@@ -22,9 +23,10 @@ use crate::{
     surface::{self, api_version},
 };
 
-pub(super) use address::Addresses;
+pub(super) use address::{Addresses, Refusal};
 pub(super) use always::fill;
 pub(super) use defaults::label_namespace;
+pub(super) use normal::Unreadable;
 
 /// Kinds that a `PUT` of what does not exist creates.
 const CREATE_ON_UPDATE: [&str; 8] = [
@@ -97,7 +99,7 @@ fn generation(kind: &str) -> Generation {
 }
 
 /// Brings an object that a client sent into the form that the server keeps, with defaults. The error is a sentence.
-pub(super) fn admit(resource: &Resource, object: &mut Value) -> Result<(), String> {
+pub(super) fn admit(resource: &Resource, object: &mut Value) -> Result<(), Unreadable> {
     if let Some(schema) = &resource.schema {
         normal::normalize(schema, object)?;
         always::fill(schema, object);
@@ -107,7 +109,7 @@ pub(super) fn admit(resource: &Resource, object: &mut Value) -> Result<(), Strin
 }
 
 /// The same for the metadata of any object.
-pub(super) fn normalize_metadata(object: &mut Value) -> Result<(), String> {
+pub(super) fn normalize_metadata(object: &mut Value) -> Result<(), Unreadable> {
     match object.get_mut("metadata") {
         Some(metadata) => normal::normalize(schema::object_meta(), metadata),
         None => Ok(()),

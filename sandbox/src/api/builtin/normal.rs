@@ -25,13 +25,32 @@ const ZERO_COUNTS: &[&str] = &[
     "userNamespaces", "zone",
 ];
 
-/// Brings an object into its normal form. The error is the sentence that Kubernetes answers a wrong type with.
-pub(super) fn normalize(schema: &Schema, object: &mut Value) -> Result<(), String> {
+/// Why an object cannot be read, in the sentence that Kubernetes answers with.
+#[derive(Debug)]
+pub(in crate::api) struct Unreadable {
+    /// Where it is read from text.
+    pub(in crate::api) from_text: String,
+    /// Where an apply has made it: then it is no text any more, and most values do not know of which field they are.
+    pub(in crate::api) applied: String,
+}
+
+impl<S: Into<String>> From<S> for Unreadable {
+    fn from(why: S) -> Self {
+        let from_text = why.into();
+        Self {
+            applied: from_text.clone(),
+            from_text,
+        }
+    }
+}
+
+/// Brings an object into its normal form.
+pub(super) fn normalize(schema: &Schema, object: &mut Value) -> Result<(), Unreadable> {
     walk(schema, object, "", schema)
 }
 
 /// `owner` is the nearest type with a name, which errors tell.
-fn walk(schema: &Schema, value: &mut Value, path: &str, owner: &Schema) -> Result<(), String> {
+fn walk(schema: &Schema, value: &mut Value, path: &str, owner: &Schema) -> Result<(), Unreadable> {
     match value {
         Value::Object(map) if schema.is_map() => {
             for (key, value) in map.iter_mut() {
@@ -57,7 +76,7 @@ fn walk(schema: &Schema, value: &mut Value, path: &str, owner: &Schema) -> Resul
     Ok(())
 }
 
-fn fields(schema: &Schema, map: &mut Map<String, Value>, path: &str) -> Result<(), String> {
+fn fields(schema: &Schema, map: &mut Map<String, Value>, path: &str) -> Result<(), Unreadable> {
     let mut unset = Vec::new();
     for (name, value) in map.iter_mut() {
         let Some(below) = schema.field(name) else { continue };
@@ -109,7 +128,7 @@ fn is_zero(schema: &Schema, name: &str, value: &Value) -> bool {
     }
 }
 
-fn check(schema: &Schema, value: &mut Value, owner: &Schema, path: &str) -> Result<(), String> {
+fn check(schema: &Schema, value: &mut Value, owner: &Schema, path: &str) -> Result<(), Unreadable> {
     if schema.type_name() == Some("Quantity") {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -128,18 +147,40 @@ fn check(schema: &Schema, value: &mut Value, owner: &Schema, path: &str) -> Resu
         && schema.is_bytes()
         && let Some(at) = corrupt(text)
     {
-        return Err(format!("illegal base64 data at input byte {at}"));
+        let why = format!("illegal base64 data at input byte {at}");
+        return Err(Unreadable {
+            applied: format!("error decoding from json: {why}"),
+            from_text: why,
+        });
     }
     if !value.is_null() && !schema.allows_type(value) {
-        let owner_name = owner.type_name().map_or(String::new(), |name| format!("{name}."));
-        return Err(format!(
-            "json: cannot unmarshal {} into Go struct field {owner_name}{path} of type {}",
-            kind(value),
-            schema.go_type()
-        ));
+        return Err(mistyped(schema, value, owner, path));
     }
     let owner = if schema.type_name().is_some() { schema } else { owner };
     walk(schema, value, path, owner)
+}
+
+/// What is said of a value of the wrong type.
+fn mistyped(schema: &Schema, value: &Value, owner: &Schema, path: &str) -> Unreadable {
+    // Times are texts until they are parsed, and what is no text is a number where it may be either.
+    let (read_as, reads_itself) = match schema.type_name() {
+        Some("Time" | "MicroTime") => ("string".into(), true),
+        Some("IntOrString") => ("int32".into(), true),
+        _ => (schema.go_type(), false),
+    };
+    let is = match value {
+        Value::Number(number) if read_as.starts_with("int") => format!("number {number}"),
+        _ => kind(value).to_owned(),
+    };
+    let owner = owner.type_name().map_or(String::new(), |name| format!("{name}."));
+    Unreadable {
+        from_text: format!("json: cannot unmarshal {is} into Go struct field {owner}{path} of type {read_as}"),
+        applied: if value.is_number() && !reads_itself {
+            format!("cannot convert float64 to {read_as}")
+        } else {
+            format!("json: cannot unmarshal {is} into Go value of type {read_as}")
+        },
+    }
 }
 
 /// Where text ceases to be base64.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        builtin,
+        builtin::{self, Refusal, Unreadable},
         field_error::FieldError,
         object::{meta, meta_value, set_meta},
         options::{FieldValidation, WriteOptions},
@@ -62,7 +62,7 @@ impl Call<'_> {
             match options.validation {
                 FieldValidation::Strict if !unknown.is_empty() && source != Source::Apply => {
                     let why = format!("strict decoding error: {}", unknown.join(", "));
-                    return Err(self.undecodable(source, &sent, &why));
+                    return Err(self.undecodable(source, &sent, &why.into()));
                 }
                 FieldValidation::Warn if source != Source::Apply => warnings = unknown,
                 _ => {}
@@ -103,7 +103,7 @@ impl Call<'_> {
         }
         let why =
             format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\"");
-        Err(self.undecodable(Source::Patch, &object.to_string(), &why))
+        Err(self.undecodable(Source::Patch, &object.to_string(), &why.into()))
     }
 
     /// An applied object may name the uid of the one that is there, and no other.
@@ -116,29 +116,32 @@ impl Call<'_> {
         self.refuse(object, &[error.clone(), error])
     }
 
-    fn undecodable(&self, source: Source, sent: &str, why: &str) -> ApiError {
+    fn undecodable(&self, source: Source, sent: &str, why: &Unreadable) -> ApiError {
         let (kind, version) = (&self.resource.names.kind, &self.resource.names.version);
         if source == Source::Apply {
             let (name, version) = (&self.request.name, group_version(&self.resource.api_version()));
-            let from = if why.contains("base64") {
-                "error decoding from json: "
-            } else {
-                ""
-            };
             return ApiError::unknown(format!(
                 "failed to convert new object (/{name}; {version}, Kind={kind}) to proper version: unable to convert \
-                 unstructured object to {version}, Kind={kind}: {from}{why}"
+                 unstructured object to {version}, Kind={kind}: {}",
+                why.applied
             ));
         }
         if source == Source::Body {
-            let why = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
+            let why = format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {}",
+                why.from_text
+            );
             return ApiError::bad_request(why);
         }
         let nothing = GroupResource {
             group: String::new(),
             resource: String::new(),
         };
-        ApiError::invalid(&nothing, "", &[FieldError::invalid("patch", sent, why)])
+        ApiError::invalid(
+            &nothing,
+            "",
+            &[FieldError::invalid("patch", sent, why.from_text.as_str())],
+        )
     }
 
     /// Holds a new object to its rules.
@@ -239,27 +242,19 @@ fn dedup_owners(object: &mut Value, source: Source) -> Option<String> {
 }
 
 impl State {
-    /// Takes back the address of a service that has none any more.
-    pub(in crate::api) fn take_back(&mut self, call: &Call<'_>, old: &Value, new: &Value) {
-        let is_service = !call.resource.custom && call.resource.names.kind == "Service";
-        if is_service && new.pointer("/spec/clusterIP").is_none() {
-            self.addresses.release(old);
-        }
-    }
-
     /// Gives a service its addresses, new or kept.
     pub(in crate::api) fn address(
-        &mut self,
+        &self,
         call: &Call<'_>,
         object: &mut Value,
         old: Option<&Value>,
-        dry_run: bool,
     ) -> Result<(), ApiError> {
         if call.resource.custom || call.resource.names.kind != "Service" || !call.request.subresource.is_empty() {
             return Ok(());
         }
-        self.addresses
-            .take(object, old, dry_run)
-            .map_err(|wrong| ApiError::invalid(&call.resource.group_kind(), meta(object, "name"), &wrong))
+        self.addresses.give(object, old).map_err(|refusal| match refusal {
+            Refusal::Fields(wrong) => ApiError::invalid(&call.resource.group_kind(), meta(object, "name"), &wrong),
+            Refusal::Unnamed(why) => ApiError::unknown(why),
+        })
     }
 }

@@ -91,13 +91,13 @@ impl State {
             }
             return Err(error);
         }
-        self.address(call, &mut object, None, options.dry_run)?;
+        self.address(call, &mut object, None)?;
         warnings.extend(call.advice(&object));
         let object = if options.dry_run {
             set_meta(&mut object, "resourceVersion", None);
             Object::detached(object, self.store.revision())
         } else {
-            self.store.put(call.table(), key, object)
+            self.put(call.table(), key, object)
         };
         Ok(Reply::Object {
             code: StatusCode::CREATED,

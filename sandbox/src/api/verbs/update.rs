@@ -98,7 +98,7 @@ impl State {
             _ => next_generation(resource, &old.value, &new),
         };
         set_meta(&mut new, "generation", generation);
-        self.address(call, &mut new, Some(&old.value), options.dry_run)?;
+        self.address(call, &mut new, Some(&old.value))?;
         warnings.extend(call.advice(&new));
         keep_times(&old.value, &mut new);
         let answer = |object: Arc<Object>| {
@@ -125,8 +125,7 @@ impl State {
             self.remove(call.table(), &call.key());
             return answer(Object::detached(new, old.revision));
         }
-        self.take_back(call, &old.value, &new);
-        answer(self.store.put(call.table(), call.key(), new))
+        answer(self.put(call.table(), call.key(), new))
     }
 }
 
