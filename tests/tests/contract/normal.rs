@@ -158,6 +158,11 @@ impl Normal {
         });
         let text = NEWEST.replace_all(&text, "$1 (the newest)");
         let text = TIME.replace_all(&text, |found: &Captures<'_>| time(&found[0]));
+        // Elsewhere numbers are those of the request, or bounds that it has not kept.
+        let tells_revisions = text.to_lowercase().contains("version") || text.bytes().all(|byte| byte.is_ascii_digit());
+        if !tells_revisions {
+            return text.into_owned();
+        }
         NUMBER
             .replace_all(&text, |found: &Captures<'_>| {
                 let number = found[0].parse().ok().filter(|number| *number > FIRST_REVISION);

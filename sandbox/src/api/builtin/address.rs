@@ -187,9 +187,19 @@ fn give_up(spec: &mut Map<String, Value>, old: &Map<String, Value>) {
 
 /// What an update leaves out stays as it was.
 fn keep(spec: &mut Map<String, Value>, old: &Map<String, Value>) {
-    let policy = "externalTrafficPolicy";
-    if !node_ports::needed(spec) && node_ports::needed(old) && spec.get(policy) == old.get(policy) {
-        spec.shift_remove(policy);
+    // What only some types have goes with them, unless it is asked for anew.
+    let balanced = |spec: &Map<String, Value>| spec.get("type").is_some_and(|kind| kind == "LoadBalancer");
+    for (field, belongs) in [
+        (
+            "externalTrafficPolicy",
+            (node_ports::needed(old), node_ports::needed(spec)),
+        ),
+        ("allocateLoadBalancerNodePorts", (balanced(old), balanced(spec))),
+        ("loadBalancerClass", (balanced(old), balanced(spec))),
+    ] {
+        if belongs == (true, false) && spec.get(field) == old.get(field) {
+            spec.shift_remove(field);
+        }
     }
     node_ports::keep(spec, old);
     if is_elsewhere(spec) {
