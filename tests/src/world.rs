@@ -2,39 +2,29 @@
 //! manager. In memory a minute passes at once. On a real control plane (see [`crate::cluster`]) settling takes as long as
 //! something happens, and what is said of minutes is shortened.
 
+mod users;
+mod waiting;
+
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
-    fmt::Debug,
-    future::Future,
     time::Duration,
 };
 
-use futures::{StreamExt, stream::FuturesUnordered};
 use k8s_openapi::{
-    NamespaceResourceScope,
     api::core::v1::{Node, Pod},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Resource,
-    api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams},
-    core::{DynamicObject, GroupVersionKind},
+    Api,
+    api::{DeleteParams, ListParams},
 };
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use skerry_globalmanager::{
-    engine::{Engine, Pace},
-    run::kinds,
-};
+use skerry_globalmanager::engine::{Engine, Pace, ResourceKey};
 use skerry_sandbox::{
     api::{FaultHandle, LogEntry, Mark, RequestInfo},
     cluster::{Controllers, FakeKubelet, NodeSpec, Timing},
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::sync::watch;
 
 use crate::{
     definitions::{KINDS, definitions, install},
@@ -52,14 +42,6 @@ pub const USER: &str = "user";
 pub const A_WHILE: Duration = Duration::from_secs(60);
 /// The control planes that are lent give nodes up within seconds.
 pub const BEAT: Duration = Duration::from_secs(3);
-/// On a real control plane: what the manager does later than this is not waited for. What failed it tries again after a
-/// second there.
-const SOON: Duration = Duration::from_secs(3);
-/// On a real control plane nobody waits longer than this for time to pass: its own waits are set to be shorter.
-const LONG_ENOUGH: Duration = Duration::from_secs(8);
-/// Clients have their watches end sooner.
-const LONGER_THAN_WATCHES: Duration = Duration::from_secs(1200);
-
 /// The cluster and the manager.
 pub struct World {
     /// The kubelets of `cloud-1`, `edge-1` and `edge-2`.
@@ -72,6 +54,8 @@ pub struct World {
     pub patience: Cell<Duration>,
     pace: Cell<Pace>,
     manager: RefCell<Option<Manager>>,
+    /// What users wrote that the manager may not have heard of yet.
+    unheard: RefCell<Vec<(ResourceKey, u64)>>,
     killers: RefCell<Vec<(usize, FaultHandle)>>,
     kills: RefCell<BTreeSet<usize>>,
     _controllers: Option<Controllers>,
@@ -142,6 +126,7 @@ impl World {
             patience: Cell::new(A_WHILE),
             pace: Cell::new(pace(&api)),
             manager: RefCell::default(),
+            unheard: RefCell::default(),
             killers: RefCell::default(),
             kills: RefCell::default(),
             _controllers: controllers,
@@ -165,6 +150,8 @@ impl World {
 
     /// Starts a manager with nothing in its memory.
     pub fn start_manager(&self) {
+        // It begins with all that is there.
+        self.unheard.borrow_mut().clear();
         let manager = Manager::start(&self.api, MANAGER, &self.held, self.leads.subscribe(), self.pace.get());
         *self.manager.borrow_mut() = Some(manager);
     }
@@ -196,170 +183,6 @@ impl World {
     pub fn engine(&self) -> Engine {
         let manager = self.manager.borrow();
         manager.as_ref().expect("a manager runs").engine.clone()
-    }
-
-    /// A typed view, as the user.
-    pub fn view<K>(&self) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-    {
-        Api::namespaced(self.api.client_as(USER), NAMESPACE)
-    }
-
-    /// What `kubectl apply --server-side` does with a file of one or more documents, strict as kubectl is; the first
-    /// refusal is returned.
-    pub async fn try_apply(&self, yaml: &str) -> Result<(), kube::Error> {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).expect("the scenario's YAML parses");
-        for document in documents {
-            let object: DynamicObject = serde_json::from_value(document).expect("the scenario's object has a kind");
-            let types = object.types.clone().expect("the scenario's object has a kind");
-            let gvk = GroupVersionKind::try_from(&types).expect("the scenario's object has an apiVersion");
-            let resource = ApiResource::from_gvk(&gvk);
-            let api: Api<DynamicObject> = Api::namespaced_with(self.api.client_as(USER), NAMESPACE, &resource);
-            let name = object.metadata.name.clone().expect("the scenario's object has a name");
-            let how = PatchParams {
-                field_validation: Some(kube::api::ValidationDirective::Strict),
-                ..PatchParams::apply(USER).force()
-            };
-            api.patch(&name, &how, &Patch::Apply(&object)).await?;
-        }
-        Ok(())
-    }
-
-    /// As [`World::try_apply`], accepted, and settled.
-    pub async fn apply(&self, yaml: &str) {
-        self.try_apply(yaml).await.expect("the manifest is accepted");
-        self.settle().await;
-    }
-
-    /// A merge patch by the user (what `kubectl edit` sends for custom resources), settled.
-    pub async fn edit<K>(&self, name: &str, patch: Value)
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-    {
-        self.view::<K>()
-            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .expect("the edit is accepted");
-        self.settle().await;
-    }
-
-    /// What `kubectl scale` does, settled.
-    pub async fn scale<K>(&self, name: &str, replicas: i32)
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-    {
-        let patch = serde_json::json!({"spec": {"replicas": replicas}});
-        self.view::<K>()
-            .patch_scale(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .expect("the new scale is accepted");
-        self.settle().await;
-    }
-
-    /// A deletion by the user, settled.
-    pub async fn delete<K>(&self, name: &str, how: &DeleteParams)
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-    {
-        self.view::<K>()
-            .delete(name, how)
-            .await
-            .expect("the deletion is accepted");
-        self.settle().await;
-    }
-
-    /// Lets everything that follows from what was done happen.
-    pub async fn settle(&self) {
-        match &self.api {
-            Server::Sandbox(_) => self.wait(sleep(self.patience.get())).await,
-            Server::Cluster(borrowed) => {
-                let limit = self.patience.get() / 3;
-                self.wait(borrowed.calm(limit, || self.manager_is_idle(SOON))).await;
-            }
-        }
-    }
-
-    /// Lets everything happen that is ever to come, what is tried again minutes later included.
-    pub async fn rest(&self) {
-        let time = Duration::from_secs(120).max(self.patience.get());
-        match &self.api {
-            Server::Sandbox(_) => self.wait(sleep(time)).await,
-            Server::Cluster(borrowed) => {
-                self.wait(borrowed.calm(time, || self.manager_is_idle(time))).await;
-            }
-        }
-    }
-
-    /// Lets time pass.
-    pub async fn pass(&self, time: Duration) {
-        match &self.api {
-            Server::Sandbox(_) => self.wait(sleep(time)).await,
-            Server::Cluster(_) => {
-                self.wait(sleep(time.min(LONG_ENOUGH))).await;
-                // What is due by then may take its time.
-                self.settle().await;
-            }
-        }
-    }
-
-    /// Lets the manager's watches come to their end while it is answered nothing: in memory in their time, of which a minute
-    /// passes at once.
-    pub async fn end_watches(&self) {
-        match &self.api {
-            Server::Sandbox(_) => self.pass(LONGER_THAN_WATCHES).await,
-            Server::Cluster(borrowed) => {
-                let wire = &borrowed.wire;
-                wire.end_watches(MANAGER);
-                self.until("the end of all watches", async || {
-                    (wire.watches(MANAGER) == 0).then_some(())
-                })
-                .await;
-            }
-        }
-    }
-
-    /// Lets all of a time pass, and whatever follows from that happen.
-    pub async fn outlast(&self, time: Duration) {
-        self.wait(sleep(time)).await;
-        self.settle().await;
-    }
-
-    fn manager_is_idle(&self, time: Duration) -> bool {
-        let manager = self.manager.borrow();
-        let Some(manager) = manager.as_ref() else { return true };
-        // Whoever has lost a watch may not have heard of the last change.
-        let watches = match &self.api {
-            Server::Sandbox(_) => true,
-            Server::Cluster(borrowed) => borrowed.wire.watches(MANAGER) >= kinds().watched().len(),
-        };
-        watches && manager.engine.idle(time)
-    }
-
-    /// Waits, and replaces a manager that is killed meanwhile.
-    async fn wait(&self, end: impl Future<Output = ()>) {
-        let mut end = std::pin::pin!(end);
-        loop {
-            let killers = self.killers.borrow().clone();
-            let hit = |(killer, fault): &(usize, FaultHandle)| {
-                let (killer, fault) = (*killer, fault.clone());
-                async move {
-                    fault.hit().await;
-                    killer
-                }
-            };
-            let mut hits: FuturesUnordered<_> = killers.iter().map(hit).collect();
-            tokio::select! {
-                Some(killer) = hits.next() => {
-                    self.kills.borrow_mut().insert(killer);
-                    self.kill_manager().await;
-                    // It may have been in the midst of several.
-                    self.killers.borrow_mut().retain(|(_, fault)| fault.hits() == 0);
-                    self.start_manager();
-                }
-                () = &mut end => return,
-            }
-        }
     }
 
     /// Silences a node, until Kubernetes has seen it.
@@ -401,23 +224,6 @@ impl World {
         })
         .await;
         self.settle().await;
-    }
-
-    /// Looks again every second until `seen` finds what it looks for, for ten virtual minutes at most; on a real control plane
-    /// five times a second, for two.
-    pub async fn until<T>(&self, what: &str, mut seen: impl AsyncFnMut() -> Option<T>) -> T {
-        let (pause, limit) = match &self.api {
-            Server::Sandbox(_) => (Duration::from_secs(1), 600),
-            Server::Cluster(_) => (Duration::from_millis(200), 120),
-        };
-        let end = Instant::now() + Duration::from_secs(limit);
-        while Instant::now() < end {
-            if let Some(found) = seen().await {
-                return found;
-            }
-            sleep(pause).await;
-        }
-        panic!("{what} was not seen within {limit} seconds");
     }
 
     /// A point in the request log.

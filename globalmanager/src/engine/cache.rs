@@ -156,11 +156,7 @@ impl Cache {
             }
             .insert(name.clone());
         }
-        if self.tombstones.cover(kind, &name, version) {
-            return News::None;
-        }
-        let before = known.objects.get(&name);
-        if before.is_some_and(|before| before.version >= version) {
+        if self.reaches(kind, &name, version) {
             return News::None;
         }
         let news = self.forget(kind, &name).map_or(News::Appeared, News::Changed);
@@ -182,6 +178,12 @@ impl Cache {
         };
         known.objects.insert(name, entry);
         news
+    }
+
+    /// Whether this state of an object, or a later one, was seen; its end is later than any.
+    pub(crate) fn reaches(&self, kind: ObjectKind, name: &Name, version: u64) -> bool {
+        let known = self.kinds.get(&kind).and_then(|known| known.objects.get(name));
+        known.is_some_and(|known| known.version >= version) || self.tombstones.cover(kind, name, version)
     }
 
     /// An object that was deleted, as the watch showed it last.

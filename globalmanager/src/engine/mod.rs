@@ -246,6 +246,12 @@ impl Engine {
         self.shared.queue.lock().idle_until(then) && self.shared.placing.lock().idle_until(then)
     }
 
+    /// Whether this state of a resource, or a later one, was seen: what is decided from now on follows from it.
+    pub fn has_seen(&self, key: &ResourceKey, version: u64) -> bool {
+        let name = (key.namespace.clone(), key.name.clone());
+        self.shared.cache.lock().reaches(key.kind, &name, version)
+    }
+
     /// Asks for a look at a resource now.
     pub fn ask(&self, key: ResourceKey) {
         self.ask_at(key, Instant::now());
