@@ -94,7 +94,9 @@ impl Addresses {
         };
         let (before, now) = (held(old), held(new));
         if before != now {
-            before.map(|address| self.taken.remove(&address));
+            if let Some(address) = before {
+                self.taken.remove(&address);
+            }
             self.taken.extend(now);
             // Whoever had an address just now may still be spoken to there.
             self.next = now.map_or(self.next, |address| address + 1);

@@ -48,9 +48,10 @@ impl NodePorts {
 
     /// Notes what a service holds that is stored, in place of what it held before.
     pub(super) fn note(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        let (before, now) = (old.map(held).unwrap_or_default(), new.map(held).unwrap_or_default());
-        self.taken.retain(|port| !before.contains(port));
-        self.taken.extend(now);
+        for port in old.map(held).unwrap_or_default() {
+            self.taken.remove(&port);
+        }
+        self.taken.extend(new.map(held).unwrap_or_default());
         while self.taken.contains(&self.next) {
             self.next += 1;
         }
