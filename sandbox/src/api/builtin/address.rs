@@ -25,6 +25,8 @@ pub(in crate::api) enum Refusal {
     Fields(Vec<FieldError>),
     /// What Kubernetes says without naming a field.
     Unnamed(String),
+    /// What the server failed at.
+    Internal(String),
 }
 
 impl From<Vec<FieldError>> for Refusal {
@@ -229,7 +231,7 @@ mod tests {
                 Ok(service)
             }
             Err(Refusal::Fields(wrong)) => Err(wrong.into_iter().map(|wrong| wrong.path).collect()),
-            Err(Refusal::Unnamed(why)) => Err(vec![why]),
+            Err(Refusal::Unnamed(why) | Refusal::Internal(why)) => Err(vec![why]),
         }
     }
 

@@ -255,6 +255,7 @@ impl State {
         self.addresses.give(object, old).map_err(|refusal| match refusal {
             Refusal::Fields(wrong) => ApiError::invalid(&call.resource.group_kind(), meta(object, "name"), &wrong),
             Refusal::Unnamed(why) => ApiError::unknown(why),
+            Refusal::Internal(why) => ApiError::internal(why),
         })
     }
 }
