@@ -180,7 +180,7 @@ impl Cache {
         news
     }
 
-    /// Whether this state of an object, or a later one, was seen; its end is later than any.
+    /// Whether this state of an object, or a later one, was seen, or that it was deleted after it.
     pub(crate) fn reaches(&self, kind: ObjectKind, name: &Name, version: u64) -> bool {
         let known = self.kinds.get(&kind).and_then(|known| known.objects.get(name));
         known.is_some_and(|known| known.version >= version) || self.tombstones.cover(kind, name, version)

@@ -246,7 +246,8 @@ impl Engine {
         self.shared.queue.lock().idle_until(then) && self.shared.placing.lock().idle_until(then)
     }
 
-    /// Whether this state of a resource, or a later one, was seen: what is decided from now on follows from it.
+    /// Whether this state of a resource, or a later one, or its deletion was seen: what is decided from now on follows from
+    /// it. Of objects that concern no resource nothing is known.
     pub fn has_seen(&self, key: &ResourceKey, version: u64) -> bool {
         let name = (key.namespace.clone(), key.name.clone());
         self.shared.cache.lock().reaches(key.kind, &name, version)

@@ -11,6 +11,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use skerry_globalmanager::{engine::ResourceKey, run::kinds};
+use skerry_workloads::ObjectKind;
 
 use super::{NAMESPACE, USER, World};
 
@@ -79,16 +80,22 @@ impl World {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        self.view::<K>()
-            .delete(name, how)
-            .await
-            .expect("the deletion is accepted");
+        let deleted = self.view::<K>().delete(name, how).await;
+        if let Some(object) = deleted.expect("the deletion is accepted").left() {
+            // Somebody has to do something before it goes.
+            self.is_written(&K::kind(&()), object.meta());
+        } else {
+            let of_it = |key: &ResourceKey| key.kind.kind == K::kind(&()) && key.name == name;
+            self.unheard.borrow_mut().retain(|(key, _)| !of_it(key));
+        }
         self.settle().await;
     }
 
-    /// A user has written an object of this kind: the manager is not done before it has heard of that.
+    /// A user has written an object of this kind: where it is one of ours, the manager is not done before it has heard of
+    /// that. Of others it may never hear.
     fn is_written(&self, kind: &str, written: &ObjectMeta) {
-        let watched = kinds().watched().into_iter().find(|watched| watched.kind == kind);
+        let ours = |watched: &ObjectKind| watched.group == ObjectKind::MODEL.group && watched.kind == kind;
+        let watched = kinds().watched().into_iter().find(ours);
         let version = written
             .resource_version
             .as_ref()
