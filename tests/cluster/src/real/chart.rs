@@ -16,10 +16,11 @@ pub const EVERYTHING: &str = "tests/cluster/src/real/everything.yaml";
 
 /// Renderings that differ in which objects there are and in what they say; whether with [`EVERYTHING`]. The definitions are the
 /// same in all.
-const RENDERINGS: [(bool, &str); 5] = [
+const RENDERINGS: [(bool, &str); 6] = [
     (false, ""),
     (false, "--set crds.install=false --set namespace=sedna"),
     (true, ""),
+    (true, "--set crds.install=false --set namespace=sedna"),
     (
         true,
         "--set localController.managerProtocol=sedna --set localController.managerPlaintext=true",

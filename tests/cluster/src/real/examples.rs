@@ -35,6 +35,28 @@ pub fn infer(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A service whose worker on the edge never asks the cloud.
+pub const ALONE: [&str; 2] = ["jointinferenceservice", "read-alone"];
+
+/// So many digits its worker looks at in a second.
+pub const DIGITS: f64 = 20.0;
+
+/// It serves.
+pub fn infer_alone(tour: &Tour<'_>) -> anyhow::Result<()> {
+    let mut manifest = without_reserve(tour, "joint-inference/digits.yaml")?;
+    for (example, here) in [
+        ("name: read-digits\n", "name: read-alone\n"),
+        // Nothing is as hard as that.
+        ("value: \"0.8\"", "value: \"0\""),
+        ("value: \"20\"", &format!("value: \"{DIGITS}\"")),
+    ] {
+        ensure!(manifest.contains(example), "the example lacks {example:?}");
+        manifest = manifest.replace(example, here);
+    }
+    tour.apply(&manifest)?;
+    tour.wait_until_ready(&ALONE)
+}
+
 /// The service that runs wholly in the cloud.
 pub const SERVICE: &str = "read-in-the-cloud";
 
@@ -51,15 +73,19 @@ pub fn serve_in_the_cloud(tour: &Tour<'_>) -> anyhow::Result<()> {
 
 /// An example on the node in the cloud alone, with its objects renamed.
 fn in_the_cloud(tour: &Tour<'_>, example: &str, names: &[(&str, &str)]) -> anyhow::Result<String> {
-    // Its two cores have to do for all.
-    let limits = "limits: {cpu: 500m, memory: 128Mi}";
-    let mut manifest = tour.example(example)?.replace("edge-1", "cloud-1");
-    ensure!(manifest.contains(limits), "{example} has other limits");
-    manifest = manifest.replace(limits, "limits: {memory: 128Mi}");
+    let mut manifest = without_reserve(tour, example)?.replace("edge-1", "cloud-1");
     for (name, here) in names {
         manifest = manifest.replace(&format!("name: {name}\n"), &format!("name: {here}\n"));
     }
     Ok(manifest)
+}
+
+/// An example whose workers reserve no processor: a node's two have to do for all.
+fn without_reserve(tour: &Tour<'_>, example: &str) -> anyhow::Result<String> {
+    let limits = "limits: {cpu: 500m, memory: 128Mi}";
+    let manifest = tour.example(example)?;
+    ensure!(manifest.contains(limits), "{example} has other limits");
+    Ok(manifest.replace(limits, "limits: {memory: 128Mi}"))
 }
 
 /// The same with the federated job, of so many rounds.

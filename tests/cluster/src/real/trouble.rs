@@ -33,8 +33,15 @@ const IMAGE: &str = "skerry/worker:latest";
 
 /// What was running goes on, what was edited arrives after, nothing is doubled.
 pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    examples::infer_alone(tour)?;
+    let mut inferred = 0.0;
+    tour.wait_for_metrics(&examples::ALONE, |figure| {
+        inferred = figure("inferenceNumber");
+        inferred > 0.0
+    })?;
     let begun = Instant::now();
     let before = tour.pod_of("read-digits", "edge")?;
+    let alone = tour.pod_of("read-alone", "edge")?;
     let running = tour.hosts.edge.tasks()?;
     EDGE.cut()?;
     let edit = json!({"spec": {"edgeWorker": {"hardExampleMining": {"name": "CloudOnly", "parameters": null}}}});
@@ -48,6 +55,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     .context("the kubelet starts a killed worker again, with nobody to ask")?;
     let mut others = running;
     others.remove(&killed);
+    ensure!(others.contains_key(container_of(&alone)), "ran: {others:?}");
     ensure!(
         others.iter().all(|(id, pid)| after_the_kill.get(id) == Some(pid)),
         "ran: {others:?}; runs: {after_the_kill:?}"
@@ -62,6 +70,12 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     );
     EDGE.restore()?;
     let restored = Instant::now();
+    // Had it only gone on once the link was back, it would have to work for as long as the cut took to have done so much.
+    tour.wait_for_metrics(&examples::ALONE, |figure| {
+        figure("inferenceNumber") - inferred > examples::DIGITS / 2.0 * begun.elapsed().as_secs_f64()
+    })
+    .context("whoever needs nobody works while the link is cut")?;
+    ensure!(restored.elapsed() < CUT, "it was not looked for in time");
     tour.kubectl(&["wait", "node", EDGE.name, "--for=condition=Ready", "--timeout=3m"])?;
     let node = restored.elapsed().as_secs();
     tour.wait_until_ready(&examples::ON_BOTH)?;
