@@ -22,7 +22,7 @@ const DOCUMENTS: [&str; 3] = [
     "/openapi/v3/apis/batch/v1",
 ];
 
-/// How many kinds Sedna has.
+/// How many of Sedna's kinds there are here.
 pub const COUNT: usize = 11;
 
 /// What the name of each type of Kubernetes' begins with.
