@@ -71,14 +71,12 @@ impl World {
     /// A condition as `Status Reason: message`.
     pub async fn condition<K: Seen>(&self, name: &str, type_: &str) -> String {
         let object = self.object::<K>(name).await;
-        let found = conditions(&object).iter().find(|condition| condition["type"] == type_);
-        let found = found.unwrap_or_else(|| panic!("{name} has no condition {type_}: {}", object["status"]));
-        format!(
-            "{} {}: {}",
-            text(found, "/status"),
-            text(found, "/reason"),
-            text(found, "/message")
-        )
+        told(&object, type_).unwrap_or_else(|| panic!("{name} has no condition {type_}: {}", object["status"]))
+    }
+
+    /// The same of an object of which nothing may have been told yet.
+    pub async fn condition_if_told<K: Seen>(&self, name: &str, type_: &str) -> Option<String> {
+        told(&self.object::<K>(name).await, type_)
     }
 
     /// The type of the last condition: for Sedna's clients, the state.
@@ -230,6 +228,13 @@ fn strip(value: &mut Value) {
 pub fn conditions(object: &Value) -> &[Value] {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     conditions.map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A condition as `Status Reason: message`.
+fn told(object: &Value, type_: &str) -> Option<String> {
+    let found = conditions(object).iter().find(|condition| condition["type"] == type_)?;
+    let [status, reason, message] = ["/status", "/reason", "/message"].map(|field| text(found, field));
+    Some(format!("{status} {reason}: {message}"))
 }
 
 /// The environment of the first container below `spec` (of a pod, or of a template) by name: values, or where they

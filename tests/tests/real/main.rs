@@ -84,11 +84,15 @@ impl Cluster {
         );
     }
 
-    /// The same under a whole manager: nobody here sees that it is about to write a status.
+    /// The same under a whole manager: nobody here sees that it is about to write a status, the first one included.
     async fn becomes_well(&self) {
         self.until("a status of each that says that it is well", async || {
-            let service = self.condition::<JointInferenceService>("helmet", "Ready").await;
-            let job = self.condition::<FederatedLearningJob>("surface", "Ready").await;
+            let service = self
+                .condition_if_told::<JointInferenceService>("helmet", "Ready")
+                .await?;
+            let job = self
+                .condition_if_told::<FederatedLearningJob>("surface", "Ready")
+                .await?;
             (service == READY && job == RUNNING).then_some(())
         })
         .await;
