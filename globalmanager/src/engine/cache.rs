@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use skerry_workloads::{Live, ObjectKind};
 
 use super::packed::{Packed, Pattern};
@@ -21,6 +21,8 @@ pub(crate) enum News {
     None,
     /// There was no such object.
     Appeared,
+    /// The object is as it was, but for its status.
+    Status,
     /// The object was as this shows.
     Changed(Value),
 }
@@ -159,7 +161,11 @@ impl Cache {
         if self.reaches(kind, &name, version) {
             return News::None;
         }
-        let news = self.forget(kind, &name).map_or(News::Appeared, News::Changed);
+        let news = match self.forget(kind, &name) {
+            None => News::Appeared,
+            Some(before) if same_but_for_status(&before, object) => News::Status,
+            Some(before) => News::Changed(before),
+        };
         let found_by = owners_of(object);
         for uid in &found_by {
             let found = self.by_uid.entry(uid.clone()).or_default();
@@ -238,6 +244,26 @@ impl Cache {
 }
 
 /// Namespace and name.
+/// Whether two states of an object differ in nothing that anybody declares.
+fn same_but_for_status(before: &Value, object: &Value) -> bool {
+    let empty = Map::new();
+    let [before, object] = [before, object].map(|object| object.as_object().unwrap_or(&empty));
+    let [was, is] = [before, object].map(|object| object.get("metadata").and_then(Value::as_object));
+    equal_without(&["metadata", "status"], before, object)
+        && equal_without(&["resourceVersion"], was.unwrap_or(&empty), is.unwrap_or(&empty))
+}
+
+fn equal_without(fields: &[&str], one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
+    let all_in = |one: &Map<String, Value>, other: &Map<String, Value>| {
+        one.iter()
+            .all(|(field, value)| fields.contains(&field.as_str()) || other.get(field) == Some(value))
+    };
+    all_in(one, other)
+        && other
+            .keys()
+            .all(|field| fields.contains(&field.as_str()) || one.contains_key(field))
+}
+
 pub(crate) fn name_of(object: &Value) -> Name {
     let text = |pointer| {
         object
@@ -305,8 +331,31 @@ mod tests {
         assert_eq!(cache.learn(ObjectKind::POD, &pod("a", "1", 5, "o"), true), News::None);
         assert_eq!(
             cache.learn(ObjectKind::POD, &pod("a", "1", 6, "o"), true),
-            News::Changed(pod("a", "1", 5, "o"))
+            News::Status,
+            "nothing else differs"
         );
+    }
+
+    #[test]
+    fn a_status_alone_is_news_of_its_own() {
+        let mut cache = Cache::default();
+        let with = |version, field: &str, value: Value| {
+            let mut pod = pod("a", "1", version, "o");
+            pod[field] = value;
+            pod
+        };
+        cache.learn(ObjectKind::POD, &pod("a", "1", 1, "o"), false);
+        let running = with(2, "status", json!({"phase": "Running"}));
+        assert_eq!(cache.learn(ObjectKind::POD, &running, false), News::Status);
+        assert_eq!(
+            cache.learn(ObjectKind::POD, &pod("a", "1", 3, "o"), false),
+            News::Status
+        );
+        let bound = with(4, "spec", json!({"nodeName": "edge-1"}));
+        assert!(matches!(cache.learn(ObjectKind::POD, &bound, false), News::Changed(_)));
+        let mut going = with(5, "spec", json!({"nodeName": "edge-1"}));
+        going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(cache.learn(ObjectKind::POD, &going, false), News::Changed(bound));
     }
 
     #[test]

@@ -170,6 +170,17 @@ impl Written {
         self.0.lock().last.get(key).cloned()
     }
 
+    /// When a resource is to be looked at of which nothing but the status of something has changed: once its own may be
+    /// written again, and within a pause, for more may follow from it than a status.
+    pub(crate) fn next(&self, key: &ResourceKey, pause: Duration) -> Instant {
+        let books = self.0.lock();
+        let now = Instant::now();
+        let turns = [&books.news, &books.generations];
+        let turn = turns.into_iter().filter_map(|turns| turns.of(key)).min();
+        let again = books.last.get(key).map(|last| last.at + pause);
+        turn.or(again).map_or(now, |at| at.min(now + pause))
+    }
+
     /// How long it is to a resource's turn, which is `apart` from that of any other, or more where answers take long.
     fn turn(&self, key: &ResourceKey, is_news: bool, apart: Duration) -> Duration {
         let mut books = self.0.lock();
@@ -284,6 +295,30 @@ mod tests {
         assert!(apart(&written) <= LONGEST_ANSWER / AT_ONCE, "{:?}", apart(&written));
         answered(Duration::ZERO);
         assert_eq!(apart(&written), APART);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn statuses_that_follow_each_other_are_looked_at_together_and_soon() {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let key = |name: &str| ResourceKey {
+            kind: ObjectKind::MODEL,
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        };
+        let written = Written::default();
+        let wait = |name: &str| written.next(&key(name), PAUSE) - Instant::now();
+        assert_eq!(wait("new"), Duration::ZERO, "nothing was told of it yet");
+        written.record(&key("told"), vec![]);
+        tokio::time::advance(PAUSE / 4).await;
+        assert_eq!(wait("told"), PAUSE * 3 / 4);
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(wait("told"), Duration::ZERO);
+        for (name, waits) in [("first", Duration::ZERO), ("second", PAUSE / 2), ("last", PAUSE)] {
+            written.turn(&key(name), true, PAUSE / 2);
+            assert_eq!(wait(name), waits, "{name}: not before its turn");
+        }
+        written.turn(&key("beyond"), true, PAUSE / 2);
+        assert_eq!(wait("beyond"), PAUSE, "not only its own status may follow");
     }
 
     #[test]

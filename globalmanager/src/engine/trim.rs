@@ -7,10 +7,13 @@ use skerry_crds::names;
 use skerry_workloads::ObjectKind;
 
 /// The object as it is kept.
-pub(crate) fn trim(kind: ObjectKind, object: DynamicObject) -> Value {
+pub(crate) fn trim(kind: ObjectKind, mut object: DynamicObject) -> Value {
+    if !names_owners(kind) {
+        object.metadata.managed_fields = None;
+    }
     let metadata = serde_json::to_value(&object.metadata).unwrap_or_default();
     let mut kept = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata});
-    trim_managed_fields(kind, &mut kept);
+    trim_managed_fields(&mut kept);
     if let (Some(kept), Value::Object(data)) = (kept.as_object_mut(), object.data) {
         if kind == ObjectKind::POD {
             kept.extend(trim_pod(data));
@@ -22,25 +25,26 @@ pub(crate) fn trim(kind: ObjectKind, object: DynamicObject) -> Value {
 }
 
 /// An object of which only the metadata was asked for.
-pub(crate) fn metadata_only(kind: ObjectKind, object: &PartialObjectMeta<Secret>) -> Value {
-    let mut kept = json!({"apiVersion": kind.api_version(), "kind": kind.kind,
-        "metadata": serde_json::to_value(&object.metadata).unwrap_or_default()});
-    trim_managed_fields(kind, &mut kept);
-    kept
+pub(crate) fn metadata_only(kind: ObjectKind, mut object: PartialObjectMeta<Secret>) -> Value {
+    object.metadata.managed_fields = None;
+    json!({"apiVersion": kind.api_version(), "kind": kind.kind,
+        "metadata": serde_json::to_value(&object.metadata).unwrap_or_default()})
+}
+
+/// Whether it matters who owns the fields of an object of this kind.
+fn names_owners(kind: ObjectKind) -> bool {
+    matches!(kind, ObjectKind::DEPLOYMENT | ObjectKind::AUTOSCALER)
 }
 
 /// Of the field owners only these matter: whose `spec.replicas` are, because an autoscaler may have taken over, and
 /// whether we have ever declared a spec or a template.
-fn trim_managed_fields(kind: ObjectKind, object: &mut Value) {
+fn trim_managed_fields(object: &mut Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };
     let Some(Value::Array(entries)) = metadata.remove("managedFields") else {
         return;
     };
-    if !matches!(kind, ObjectKind::DEPLOYMENT | ObjectKind::AUTOSCALER) {
-        return;
-    }
     let owners: Vec<Value> = entries.iter().filter_map(owner).collect();
     if !owners.is_empty() {
         metadata.insert("managedFields".into(), owners.into());

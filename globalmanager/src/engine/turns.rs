@@ -27,6 +27,11 @@ impl Turns {
         turn.saturating_duration_since(now)
     }
 
+    /// The turn that this resource has been given, if it waits for one.
+    pub(super) fn of(&self, key: &ResourceKey) -> Option<Instant> {
+        self.given.get(key).copied()
+    }
+
     /// This resource had its turn, or needs none any more.
     pub(super) fn over(&mut self, key: &ResourceKey) {
         self.given.remove(key);

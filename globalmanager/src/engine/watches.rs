@@ -114,7 +114,7 @@ async fn watch_secrets(engine: &Engine) {
     };
     let kind = ObjectKind::SECRET;
     follow(engine, kind, watcher(api, in_pages()), |object| {
-        trim::metadata_only(kind, &object)
+        trim::metadata_only(kind, object)
     })
     .await;
 }
@@ -162,9 +162,7 @@ async fn follow<O>(
 impl Engine {
     /// Takes in an object's state; where it is news, whoever it concerns is looked at.
     pub(crate) fn learn(&self, kind: ObjectKind, object: &Value, from_list: bool) {
-        let ours = self.shared.drivers.contains_key(&kind)
-            || matches!(kind, ObjectKind::MODEL | ObjectKind::DATASET | ObjectKind::SECRET);
-        if !ours && !trim::concerns_us(object) {
+        if !self.is_declared(kind) && !trim::concerns_us(object) {
             // It may have concerned us until now: its owner reference was taken away, or its name taken over.
             let (namespace, name) = cache::name_of(object);
             let before = {
@@ -178,12 +176,21 @@ impl Engine {
             return;
         }
         let news = self.shared.cache.lock().learn(kind, object, from_list);
-        if news == News::None {
-            return;
-        }
-        self.ask_for_concerned(kind, object);
-        if let News::Changed(before) = news {
-            self.ask_for_concerned(kind, &before);
+        match news {
+            News::None => {}
+            News::Appeared => self.ask_for_concerned(kind, object),
+            // Where children come up by the thousand, most of what is heard: it is looked at together with what follows.
+            News::Status => {
+                let pause = self.shared.parts.pace.status;
+                for key in self.concerned(kind, object) {
+                    let at = self.shared.status_written.next(&key, pause);
+                    self.ask_at(key, at);
+                }
+            }
+            News::Changed(before) => {
+                self.ask_for_concerned(kind, object);
+                self.ask_for_concerned(kind, &before);
+            }
         }
     }
 
@@ -201,6 +208,14 @@ impl Engine {
     }
 
     fn ask_for_concerned(&self, kind: ObjectKind, object: &Value) {
+        for key in self.concerned(kind, object) {
+            self.ask(key);
+        }
+    }
+
+    /// The resources that an object's change concerns. The hub is told of what follows for nodes from what users declare;
+    /// passes see to what follows from changes of children.
+    fn concerned(&self, kind: ObjectKind, object: &Value) -> Vec<ResourceKey> {
         let (namespace, name) = cache::name_of(object);
         let mut concerned = self.shared.named.lock().by(kind, &namespace, &name);
         if self.shared.drivers.contains_key(&kind) {
@@ -210,15 +225,20 @@ impl Engine {
                 name: name.clone(),
             });
         }
-        // Of these nodes hold something. Passes see to what follows from changes of children.
-        for key in &concerned {
-            self.place(key.clone());
+        if self.is_declared(kind) {
+            for key in &concerned {
+                self.place(key.clone());
+            }
         }
         concerned.extend(self.owner_of(object, &namespace));
         concerned.extend(self.labelled_owners(object, &namespace));
-        for key in concerned {
-            self.ask(key);
-        }
+        concerned
+    }
+
+    /// Whether users declare objects of this kind: resources, and what these name. All others are children.
+    fn is_declared(&self, kind: ObjectKind) -> bool {
+        self.shared.drivers.contains_key(&kind)
+            || matches!(kind, ObjectKind::MODEL | ObjectKind::DATASET | ObjectKind::SECRET)
     }
 
     fn owner_of(&self, object: &Value, namespace: &str) -> Option<ResourceKey> {
