@@ -39,7 +39,7 @@ async fn a_bench_of_the_control_plane_prints_each_figure_and_leaves_nothing() {
             "control-plane",
             "--services=2",
             "--jobs=1",
-            "--repeat-first",
+            "--rounds=3",
             "--json",
             "--kubeconfig",
         ])
@@ -100,7 +100,7 @@ async fn a_bench_of_the_control_plane_that_is_interrupted_in_its_last_round_leav
     let home = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);
     let mut bench = Command::new(SKERRY)
-        .args(["bench", "control-plane", "--services=1", "--jobs=0", "--repeat-first"])
+        .args(["bench", "control-plane", "--services=1", "--jobs=0", "--rounds=3"])
         .arg("--kubeconfig")
         .arg(&sandbox.kubeconfig)
         .stderr(Stdio::piped())

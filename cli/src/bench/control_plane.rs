@@ -1,5 +1,4 @@
-//! `skerry bench control-plane`: the manager on a control plane, with a load, with twice that and, where it is asked for, with
-//! the first once more.
+//! `skerry bench control-plane`: the manager on a control plane, with a load and with twice that, in turn.
 //!
 //! Each round has a manager, namespaces and a load of its own: declared, edited, its children deleted all at once, and
 //! made again. The nodes are stand-ins; the manager, the API server and the controllers are what they are.
@@ -57,10 +56,10 @@ pub(crate) struct Args {
     /// How many jobs the first round has; the second has twice as many
     #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=20_000))]
     jobs: u32,
-    /// Measure the first load once more at the end, and compare the round with twice as much with the mean of these two: what
-    /// becomes slower meanwhile, as machines do that are shared, is then not taken for what grows
-    #[arg(long)]
-    repeat_first: bool,
+    /// How many rounds: the first load and twice as much in turn, of which the means are compared. With an odd number, what
+    /// becomes slower meanwhile, as machines do that are shared, is not taken for what grows
+    #[arg(long, value_name = "R", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=9))]
+    rounds: u32,
     /// Print one JSON object a line: name, value, unit, conditions
     #[arg(long)]
     json: bool,
@@ -74,7 +73,7 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
         jobs: args.jobs,
     };
     let rounds = stop
-        .run_until_cancelled(Box::pin(rounds(&plane, size, args.repeat_first)))
+        .run_until_cancelled(Box::pin(rounds(&plane, size, args.rounds)))
         .await;
     let left = plane.leave().await;
     let rounds = rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
@@ -82,14 +81,13 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
     figures::report("control_plane", &rounds, args.json).map(drop)
 }
 
-async fn rounds(plane: &Plane, size: Size, repeat_first: bool) -> Result<Vec<Round>, Failure> {
+async fn rounds(plane: &Plane, size: Size, number: u32) -> Result<Vec<Round>, Failure> {
     alone::check(&plane.client).await?;
-    let mut rounds = vec![
-        round(plane, 1, size, NAMESPACES).await?,
-        round(plane, 2, size.doubled(), 2 * NAMESPACES).await?,
-    ];
-    if repeat_first {
-        rounds.push(round(plane, 3, size, NAMESPACES).await?.repeated());
+    let loads = [(size, NAMESPACES), (size.doubled(), 2 * NAMESPACES)];
+    let mut rounds = Vec::new();
+    for (index, (size, namespaces)) in (0..number).zip(loads.into_iter().cycle()) {
+        let taken = round(plane, index + 1, size, namespaces).await?;
+        rounds.push(taken.repeated(index / 2));
     }
     Ok(rounds)
 }

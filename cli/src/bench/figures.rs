@@ -15,7 +15,7 @@ pub(super) struct Round {
     figures: Vec<(String, f64, &'static str)>,
 }
 
-/// The condition of a round whose load was that of the first, once more.
+/// The condition of a round whose load was measured before: how many times.
 const REPEATED: &str = "repeated";
 
 impl Round {
@@ -27,14 +27,21 @@ impl Round {
         }
     }
 
-    /// As what has the load of the first round, once more. Its conditions say so.
-    pub(super) fn repeated(mut self) -> Self {
-        self.conditions.insert(REPEATED.to_owned(), json!(true));
+    /// As one whose load was measured so many times before. Its conditions say so.
+    pub(super) fn repeated(mut self, times: u32) -> Self {
+        if times > 0 {
+            self.conditions.insert(REPEATED.to_owned(), json!(times));
+        }
         self
     }
 
-    fn repeats_first(&self) -> bool {
+    fn is_repeated(&self) -> bool {
         self.conditions.contains_key(REPEATED)
+    }
+
+    fn repeats(&self, other: &Self) -> bool {
+        let mut load = self.conditions.clone();
+        load.remove(REPEATED).is_some() && load == other.conditions
     }
 
     /// Takes down a figure.
@@ -69,7 +76,7 @@ pub(super) fn percentile(sorted: &[f64], share: usize) -> f64 {
 }
 
 /// Prints rounds of one measurement, and how each figure grew from the load of the first to that of the last that does not
-/// repeat it. Returns all figures.
+/// repeat another. Returns all figures.
 pub(super) fn report(bench: &str, rounds: &[Round], json: bool) -> Result<Vec<Figure>, Failure> {
     let figures = figures(bench, rounds);
     print(&if json { lines(&figures)? } else { table(bench, rounds) })?;
@@ -114,27 +121,28 @@ fn figures(bench: &str, rounds: &[Round]) -> Vec<Figure> {
     figures
 }
 
-/// The first round, and the last one that does not repeat it.
+/// The first round, and the last one that does not repeat another.
 fn compared(rounds: &[Round]) -> Option<(&Round, &Round)> {
     let (first, others) = rounds.split_first()?;
-    Some((first, others.iter().rfind(|round| !round.repeats_first())?))
+    Some((first, others.iter().rfind(|round| !round.is_repeated())?))
 }
 
-/// How many times the figure of the first round that of the last is which does not repeat it; left out where the first is nought.
-/// Where the first was repeated, its figure is the mean.
+/// How many times the figure of the first round that of the last is which does not repeat another; left out where the first is
+/// nought. Where one was repeated, its figure is the mean.
 fn growth(rounds: &[Round]) -> BTreeMap<String, f64> {
     let Some((first, last)) = compared(rounds) else {
         return BTreeMap::new();
     };
-    let repeated = rounds.iter().find(|round| round.repeats_first());
-    let before = |name: &str, value: f64| {
-        let again = repeated.and_then(|round| round.value(name));
-        again.map_or(value, |again| f64::midpoint(value, again))
+    let mean = |of: &Round, name: &str, value: f64| {
+        let again = rounds.iter().filter(|round| round.repeats(of));
+        let again = again.filter_map(|round| round.value(name));
+        let (sum, number) = again.fold((value, 1.0), |(sum, number), value| (sum + value, number + 1.0));
+        sum / number
     };
-    let pairs = first
-        .figures
-        .iter()
-        .filter_map(|(name, value, _)| Some((name.clone(), before(name, *value), last.value(name)?)));
+    let pairs = first.figures.iter().filter_map(|(name, before, _)| {
+        let after = last.value(name)?;
+        Some((name.clone(), mean(first, name, *before), mean(last, name, after)))
+    });
     pairs
         .filter(|(_, before, _)| *before > 0.0)
         .map(|(name, before, after)| (name, after / before))
@@ -225,13 +233,21 @@ mod tests {
 
     #[test]
     fn a_machine_that_slows_down_meanwhile_is_told_from_what_grows() {
-        let rounds = [round(10, 2.0), round(20, 5.0), round(10, 3.0).repeated()];
+        let in_turn = |seconds: &[f64]| -> Vec<Round> {
+            let loads = (0..).zip([10, 20].into_iter().cycle()).zip(seconds);
+            loads
+                .map(|((number, services), seconds)| round(services, *seconds).repeated(number / 2))
+                .collect()
+        };
+        let rounds = in_turn(&[2.0, 5.0, 3.0]);
         assert_eq!(growth(&rounds).get("seconds"), Some(&2.0));
         let figures = figures("plane", &rounds);
         assert_eq!(figures.last().unwrap().conditions["to"]["services"], 20);
         let seconds = figures.iter().filter(|figure| figure.name == "plane.seconds");
         let repeated: Vec<_> = seconds.map(|figure| figure.conditions.get("repeated")).collect();
-        assert_eq!(repeated, [None, None, Some(&json!(true))]);
+        assert_eq!(repeated, [None, None, Some(&json!(1))]);
+        let rounds = in_turn(&[2.0, 5.0, 3.0, 7.0, 4.0]);
+        assert_eq!(growth(&rounds).get("seconds"), Some(&2.0));
     }
 
     #[test]
