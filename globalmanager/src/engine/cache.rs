@@ -243,7 +243,6 @@ impl Cache {
     }
 }
 
-/// Namespace and name.
 /// Whether two states of an object differ in nothing that anybody declares.
 fn same_but_for_status(before: &Value, object: &Value) -> bool {
     let empty = Map::new();
@@ -264,6 +263,7 @@ fn equal_without(fields: &[&str], one: &Map<String, Value>, other: &Map<String, 
             .all(|field| fields.contains(&field.as_str()) || one.contains_key(field))
 }
 
+/// Namespace and name.
 pub(crate) fn name_of(object: &Value) -> Name {
     let text = |pointer| {
         object

@@ -252,6 +252,14 @@ mod tests {
     use super::*;
     use crate::engine::ObjectKind;
 
+    fn key(name: &str) -> ResourceKey {
+        ResourceKey {
+            kind: ObjectKind::MODEL,
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
@@ -272,11 +280,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_answers_late_is_told_less_often() {
         const APART: Duration = Duration::from_millis(10);
-        let key = |name: &str| ResourceKey {
-            kind: ObjectKind::MODEL,
-            namespace: "default".to_owned(),
-            name: name.to_owned(),
-        };
         let apart = |written: &Written| {
             let first = written.turn(&key("first"), true, APART);
             let apart = written.turn(&key("second"), true, APART).saturating_sub(first);
@@ -300,11 +303,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn statuses_that_follow_each_other_are_looked_at_together_and_soon() {
         const PAUSE: Duration = Duration::from_secs(1);
-        let key = |name: &str| ResourceKey {
-            kind: ObjectKind::MODEL,
-            namespace: "default".to_owned(),
-            name: name.to_owned(),
-        };
         let written = Written::default();
         let wait = |name: &str| written.next(&key(name), PAUSE) - Instant::now();
         assert_eq!(wait("new"), Duration::ZERO, "nothing was told of it yet");
