@@ -216,7 +216,8 @@ impl ControlPlane {
             .arg(format!("--cluster-signing-cert-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-key-file={}", self.file("ca.key")))
             .arg("--secure-port=0")
-            .arg(controllers(self.site.without));
+            .arg(controllers(self.site.without))
+            .args(at_once(self.site.at_once));
         if self.site.hasty {
             // As one user: as an account each they are dozens of connections.
             command.arg("--use-service-account-credentials=false");
@@ -251,6 +252,14 @@ impl ControlPlane {
     fn file(&self, name: &str) -> String {
         self.pki.file(name).display().to_string()
     }
+}
+
+/// The flags that say how many objects at once those controllers take on whose work follows from a manager's.
+fn at_once(number: u8) -> impl Iterator<Item = String> {
+    let kinds = ["deployment", "replicaset", "endpoint", "service-endpoint"];
+    kinds
+        .into_iter()
+        .map(move |kind| format!("--concurrent-{kind}-syncs={number}"))
 }
 
 /// The flag that says which controllers run.

@@ -21,7 +21,7 @@ use crate::{
     process::{Process, install, until},
     processors::Processors,
     real::SEDNA,
-    site::{Site, WITH_HOSTS, command},
+    site::{BY_DEFAULT, Site, WITH_HOSTS, command},
 };
 
 /// How long nodes may take to be ready.
@@ -70,6 +70,7 @@ impl Hosts {
             hasty: false,
             memory: WITH_HOSTS,
             without: &[],
+            at_once: BY_DEFAULT,
             manager_in: Some(SEDNA),
             strict: false,
         };

@@ -50,6 +50,9 @@ pub const ALONE: Memory = Memory {
     limit: "16GiB",
 };
 
+/// How many objects a controller of Kubernetes takes on at once where nobody says how many.
+pub const BY_DEFAULT: u8 = 5;
+
 /// Where a control plane lives.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -74,6 +77,8 @@ pub struct Site {
     pub memory: Memory,
     /// Controllers that do not run, of those that do by default.
     pub without: &'static [&'static str],
+    /// How many Deployments, ReplicaSets and Services the controllers of each take on at once; [`BY_DEFAULT`], or more.
+    pub at_once: u8,
     /// The namespace that the chart installs the manager into, if it does.
     pub manager_in: Option<&'static str>,
     /// Whether an object holds up the deletion of its owner only if whoever says so may hold that up, as on `OpenShift`.

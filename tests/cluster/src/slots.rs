@@ -17,7 +17,7 @@ use skerry_cluster::{
     control_plane::ControlPlane,
     enclosure::FOLDER,
     processors::Processors,
-    site::{AMONG_OTHERS, Site},
+    site::{AMONG_OTHERS, BY_DEFAULT, Site},
 };
 
 /// What the processors are to scenarios and their control planes. Those of the hosts go before: they are one thing after the
@@ -59,6 +59,7 @@ impl Slot {
             hasty: true,
             memory: AMONG_OTHERS,
             without: OF_OTHER_KINDS,
+            at_once: BY_DEFAULT,
             manager_in: Some(NAMESPACE),
             strict: true,
         })
@@ -77,6 +78,7 @@ impl Slot {
             hasty: false,
             memory: AMONG_OTHERS,
             without: &[],
+            at_once: BY_DEFAULT,
             manager_in: None,
             strict: false,
         })
