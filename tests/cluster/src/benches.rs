@@ -18,7 +18,7 @@ use crate::{
     enclosure::FOLDER,
     processors::Processors,
     programs::{built, command_line},
-    site::{ALONE, BY_DEFAULT, Site},
+    site::{ALONE, Site},
 };
 
 /// How large the benches are, and what is measured.
@@ -102,13 +102,13 @@ impl Bench {
             folder: Path::new(FOLDER).join("bench"),
             address: Ipv4Addr::LOCALHOST,
             port: 10_950,
+            asked: self.subject.asked(&theirs),
             processors: theirs,
             netns: None,
             known: None,
             hasty: false,
             memory: ALONE,
             without: self.subject.without(),
-            at_once: self.subject.at_once(),
             manager_in: None,
             strict: false,
         })?;
@@ -210,22 +210,22 @@ impl Subject {
         }
     }
 
+    /// What of a control plane's processors those have who are asked by all others.
+    fn asked(&self, all: &Processors) -> Processors {
+        match self {
+            // Services get their addresses one at a time, each by several requests in turn. Where these wait behind whatever all
+            // controllers ask for, nothing else is measured.
+            Self::Manager { .. } => Processors::First,
+            Self::Edge { .. } => all.clone(),
+        }
+    }
+
     /// The controllers that would be in the way.
     fn without(&self) -> &'static [&'static str] {
         match self {
             Self::Manager { .. } => &[],
             // The nodes that run no pods are simulated, all thousand of them.
             Self::Edge { .. } => &["deployment-controller"],
-        }
-    }
-
-    /// How many objects a controller takes on at once.
-    fn at_once(&self) -> u8 {
-        match self {
-            // What controllers put off would not be in the time until the manager's children are there. With five at once they
-            // had made 4 in 10 ReplicaSets by then, and a little more with the larger load, so that this seemed slower.
-            Self::Manager { .. } => 20,
-            Self::Edge { .. } => BY_DEFAULT,
         }
     }
 

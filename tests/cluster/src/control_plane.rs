@@ -216,8 +216,7 @@ impl ControlPlane {
             .arg(format!("--cluster-signing-cert-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-key-file={}", self.file("ca.key")))
             .arg("--secure-port=0")
-            .arg(controllers(self.site.without))
-            .args(at_once(self.site.at_once));
+            .arg(controllers(self.site.without));
         if self.site.hasty {
             // As one user: as an account each they are dozens of connections.
             command.arg("--use-service-account-credentials=false");
@@ -254,14 +253,6 @@ impl ControlPlane {
     }
 }
 
-/// The flags that say how many objects at once those controllers take on whose work follows from a manager's.
-fn at_once(number: u8) -> impl Iterator<Item = String> {
-    let kinds = ["deployment", "replicaset", "endpoint", "service-endpoint"];
-    kinds
-        .into_iter()
-        .map(move |kind| format!("--concurrent-{kind}-syncs={number}"))
-}
-
 /// The flag that says which controllers run.
 fn controllers(without: &[&str]) -> String {
     let without = without.iter().map(|name| format!("-{name}"));
@@ -270,7 +261,7 @@ fn controllers(without: &[&str]) -> String {
 }
 
 fn start_etcd(site: &Site) -> anyhow::Result<Process> {
-    let mut command = site.command(&site.kubernetes.components);
+    let mut command = site.asked_command(&site.kubernetes.components);
     command
         .arg("etcd")
         .arg(format!("--data-dir={}", site.folder.join("etcd").display()))
@@ -282,7 +273,7 @@ fn start_etcd(site: &Site) -> anyhow::Result<Process> {
 fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Process> {
     let file = |name: &str| pki.file(name).display().to_string();
     let kubelets = pki.client("api-server-to-kubelets", &["system:masters"])?;
-    let mut command = site.command(&site.kubernetes.components);
+    let mut command = site.asked_command(&site.kubernetes.components);
     command
         .arg("kube-apiserver")
         .arg(format!("--etcd-servers={}", site.access().etcd))

@@ -21,7 +21,7 @@ use crate::{
     process::{Process, install, until},
     processors::Processors,
     real::SEDNA,
-    site::{BY_DEFAULT, Site, WITH_HOSTS, command},
+    site::{Site, WITH_HOSTS, command},
 };
 
 /// How long nodes may take to be ready.
@@ -65,12 +65,12 @@ impl Hosts {
             address: CLOUD.address,
             port: 6443,
             processors: Processors::All,
+            asked: Processors::All,
             netns: Some(CLOUD.name.to_owned()),
             known: None,
             hasty: false,
             memory: WITH_HOSTS,
             without: &[],
-            at_once: BY_DEFAULT,
             manager_in: Some(SEDNA),
             strict: false,
         };

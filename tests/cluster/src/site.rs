@@ -50,9 +50,6 @@ pub const ALONE: Memory = Memory {
     limit: "16GiB",
 };
 
-/// How many objects a controller of Kubernetes takes on at once where nobody says how many.
-pub const BY_DEFAULT: u8 = 5;
-
 /// Where a control plane lives.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -64,8 +61,10 @@ pub struct Site {
     pub address: Ipv4Addr,
     /// The first of four ports.
     pub port: u16,
-    /// What it runs on.
+    /// What the controllers and the scheduler run on.
     pub processors: Processors,
+    /// What the API server and etcd run on, of which all others ask something.
+    pub asked: Processors,
     /// The network namespace to run in; none for that of the caller.
     pub netns: Option<String>,
     /// What is there before the controllers start, if anything: a file or a folder. Kinds, say, of which the garbage
@@ -77,8 +76,6 @@ pub struct Site {
     pub memory: Memory,
     /// Controllers that do not run, of those that do by default.
     pub without: &'static [&'static str],
-    /// How many Deployments, ReplicaSets and Services the controllers of each take on at once; [`BY_DEFAULT`], or more.
-    pub at_once: u8,
     /// The namespace that the chart installs the manager into, if it does.
     pub manager_in: Option<&'static str>,
     /// Whether an object holds up the deletion of its owner only if whoever says so may hold that up, as on `OpenShift`.
@@ -86,11 +83,20 @@ pub struct Site {
 }
 
 impl Site {
-    /// A command that runs at this site.
+    /// A command that runs at this site and asks the API server.
     pub fn command(&self, program: &Path) -> Command {
+        self.command_on(&self.processors, program)
+    }
+
+    /// A command that runs at this site and is asked.
+    pub fn asked_command(&self, program: &Path) -> Command {
+        self.command_on(&self.asked, program)
+    }
+
+    fn command_on(&self, processors: &Processors, program: &Path) -> Command {
         let mut command = match self.netns.as_deref() {
             Some(netns) => command(netns, program),
-            None => self.processors.command(program),
+            None => processors.command(program),
         };
         let Memory { growth, limit } = self.memory;
         command.env("GOGC", growth).env("GOMEMLIMIT", limit);

@@ -17,7 +17,7 @@ use skerry_cluster::{
     control_plane::ControlPlane,
     enclosure::FOLDER,
     processors::Processors,
-    site::{AMONG_OTHERS, BY_DEFAULT, Site},
+    site::{AMONG_OTHERS, Site},
 };
 
 /// What the processors are to scenarios and their control planes. Those of the hosts go before: they are one thing after the
@@ -54,12 +54,12 @@ impl Slot {
             address: Ipv4Addr::LOCALHOST,
             port: 10_000 + 10 * number,
             processors: SCENARIOS,
+            asked: SCENARIOS,
             netns: None,
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
             hasty: true,
             memory: AMONG_OTHERS,
             without: OF_OTHER_KINDS,
-            at_once: BY_DEFAULT,
             manager_in: Some(NAMESPACE),
             strict: true,
         })
@@ -73,12 +73,12 @@ impl Slot {
             address: Ipv4Addr::LOCALHOST,
             port: 10_900,
             processors: Processors::All,
+            asked: Processors::All,
             netns: None,
             known: None,
             hasty: false,
             memory: AMONG_OTHERS,
             without: &[],
-            at_once: BY_DEFAULT,
             manager_in: None,
             strict: false,
         })
