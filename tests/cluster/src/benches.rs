@@ -234,7 +234,7 @@ impl Subject {
         match self {
             Self::Manager { .. } => {
                 "The manager's bench on a control plane of its own: etcd, API server, controllers and scheduler on the cores \
-                 that the bench, the manager and the stand-in nodes use, too."
+                 that the bench, the manager and the stand-in nodes use, too; etcd and the API server before all others."
             }
             Self::Edge { .. } => {
                 "The edge link's bench on a control plane of its own: etcd, API server, scheduler and all controllers but the \
