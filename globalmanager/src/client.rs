@@ -46,7 +46,14 @@ pub async fn connect(config: &config::Config, metrics: Arc<Metrics>) -> anyhow::
             .parse()
             .with_context(|| format!("--master {master} is not a URL"))?;
     }
+    counted(kube, metrics)
+}
+
+/// A client that counts. What the API server turns away for now is for its caller to try again: kube's own repeating would be
+/// counted as one request, and the time an answer may take would be that of all attempts.
+fn counted(mut kube: Config, metrics: Arc<Metrics>) -> anyhow::Result<Client> {
     kube.connect_timeout = Some(CONNECT);
+    kube.default_retry = false;
     let namespace = kube.default_namespace.clone();
     let client = Client::try_from(kube)?;
     Ok(Client::new(Counted { inner: client, metrics }, namespace))
@@ -101,7 +108,11 @@ mod tests {
 
     use k8s_openapi::api::core::v1::Pod;
     use kube::{Api, api::WatchParams};
-    use tokio::time::Instant;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+        time::Instant,
+    };
     use tower::service_fn;
 
     use super::*;
@@ -119,5 +130,33 @@ mod tests {
         assert_eq!(began.elapsed().as_secs(), ANSWER.as_secs());
         assert!(pods.watch(&WatchParams::default(), "1").await.is_err());
         assert_eq!(began.elapsed().as_secs(), 2 * ANSWER.as_secs());
+    }
+
+    #[tokio::test]
+    async fn whoever_is_turned_away_is_told_and_it_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let busy = tokio::spawn(async move {
+            loop {
+                let (mut asked, _) = listener.accept().await.unwrap();
+                assert!(asked.read(&mut [0; 4096]).await.unwrap() > 0);
+                let answer = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                asked.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let metrics = Metrics::new();
+        let client = counted(Config::new(url.parse().unwrap()), metrics.clone()).unwrap();
+        let error = Api::<Pod>::default_namespaced(client).get("p").await.unwrap_err();
+        busy.abort();
+        assert!(
+            matches!(&error, kube::Error::Api(status) if status.code == 429),
+            "{error:?}"
+        );
+        let told = metrics.encode();
+        let calls: Vec<_> = told
+            .lines()
+            .filter(|line| line.starts_with("skerry_api_requests_total{"))
+            .collect();
+        assert_eq!(calls, [r#"skerry_api_requests_total{verb="get",code="429"} 1"#]);
     }
 }
