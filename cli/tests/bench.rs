@@ -100,14 +100,14 @@ async fn a_bench_of_the_control_plane_that_is_interrupted_in_its_last_round_leav
     let home = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);
     let mut bench = Command::new(SKERRY)
-        .args(["bench", "control-plane", "--services=1", "--jobs=0", "--rounds=3"])
+        .args(["bench", "control-plane", "--services=1", "--jobs=0", "--rounds=4"])
         .arg("--kubeconfig")
         .arg(&sandbox.kubeconfig)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut told = BufReader::new(bench.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let begun = told.by_ref().any(|line| line.ends_with("round 3: editing"));
+    let begun = told.by_ref().any(|line| line.ends_with("round 4: editing"));
     assert!(begun, "the last round has begun");
     let pid = Pid::from_raw(bench.id().try_into().unwrap());
     signal::kill(pid, Signal::SIGINT).unwrap();

@@ -12,6 +12,8 @@ pub const MANAGER: Bounds = Bounds {
         Bound::new(Limit::Most(0.0), &["control_plane.api_calls_throttled"]),
         // A resource waits for a pass once, however often it is heard of.
         Bound::new(Limit::Resources, &["control_plane.queue_depth_peak"]),
+        // Of a manager that asks for nothing, nothing is turned away.
+        Bound::new(Limit::Least(1.0), &["control_plane.api_calls.patch"]),
     ],
     large: &[
         // Twice the number costs 2.2 times the time at most.

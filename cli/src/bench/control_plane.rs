@@ -75,7 +75,7 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
     let rounds = stop
         .run_until_cancelled(Box::pin(rounds(&plane, size, args.rounds)))
         .await;
-    let left = plane.leave().await;
+    let left = plane.leave(args.rounds).await;
     let rounds = rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
     left?;
     figures::report("control_plane", &rounds, args.json).map(drop)
@@ -324,7 +324,9 @@ impl Bench<'_> {
         let memory = self.manager.costs.memory()?;
         self.took("manager_rss_peak_bytes", memory.peak, "bytes");
         self.took("manager_cpu_seconds", self.manager.costs.processor_seconds()?, "s");
-        self.took("queue_depth_peak", self.manager.deepest_queue(), "resources");
+        if let Some(depth) = self.manager.deepest_queue() {
+            self.took("queue_depth_peak", depth, "resources");
+        }
         let calls = counted.by("skerry_api_requests_total", "verb");
         for (verb, number) in &calls {
             self.took(format!("api_calls.{verb}"), *number, "requests");

@@ -99,7 +99,7 @@ pub(super) struct Manager {
     process: Process,
     pub(super) costs: Costs,
     setup: Setup,
-    deepest_queue: Arc<Mutex<f64>>,
+    deepest_queue: Arc<Mutex<Option<f64>>>,
     _looks: JoinSet<()>,
 }
 
@@ -127,7 +127,7 @@ impl Manager {
         arguments.extend(tls.iter().flat_map(|address| ["--edge-tls-address", address]));
         let process = Process::start("globalmanager", &arguments, &[], &setup.logs)?;
         let costs = Costs::of(&process).ok_or_else(|| Failure::new("the manager ended at once", setup.hint()))?;
-        let deepest_queue = Arc::new(Mutex::new(0.0));
+        let deepest_queue = Arc::<Mutex<Option<f64>>>::default();
         let mut looks = JoinSet::new();
         looks.spawn(look(setup.admin, deepest_queue.clone()));
         let mut manager = Self {
@@ -188,8 +188,8 @@ impl Manager {
         }
     }
 
-    /// The most resources that waited for a pass at once, of all looks.
-    pub(super) fn deepest_queue(&self) -> f64 {
+    /// The most resources that waited for a pass at once, of all looks that were answered.
+    pub(super) fn deepest_queue(&self) -> Option<f64> {
         *self.deepest_queue.lock()
     }
 
@@ -209,7 +209,7 @@ impl Manager {
     }
 }
 
-async fn look(admin: SocketAddr, deepest: Arc<Mutex<f64>>) {
+async fn look(admin: SocketAddr, deepest: Arc<Mutex<Option<f64>>>) {
     let mut due = interval(LOOK);
     loop {
         due.tick().await;
@@ -217,6 +217,6 @@ async fn look(admin: SocketAddr, deepest: Arc<Mutex<f64>>) {
             .await
             .and_then(|counted| counted.total("skerry_queue_depth"));
         let mut deepest = deepest.lock();
-        *deepest = deepest.max(depth.unwrap_or_default());
+        *deepest = deepest.into_iter().chain(depth).reduce(f64::max);
     }
 }

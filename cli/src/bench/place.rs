@@ -41,8 +41,6 @@ const CLEANING: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(200);
 /// The service account that the manager speaks as.
 const ACCOUNT: &str = "globalmanager";
-/// How many rounds a bench has at most.
-const ROUNDS: u32 = 3;
 
 /// A control plane that the bench may use.
 pub(super) struct Plane {
@@ -219,9 +217,9 @@ impl Plane {
         })
     }
 
-    /// Takes the nodes away, and what an interrupted round left.
-    pub(super) async fn leave(self) -> Result<(), Failure> {
-        for round in 1..=ROUNDS {
+    /// Takes the nodes away, and what an interrupted one of so many rounds left.
+    pub(super) async fn leave(self, rounds: u32) -> Result<(), Failure> {
+        for round in 1..=rounds {
             self.clean(round).await?;
         }
         let nodes: Api<Node> = Api::all(self.client.clone());

@@ -36,6 +36,9 @@ pub(super) struct World {
     server: Option<Process>,
 }
 
+/// How many managers there are at most, each of a namespace of its own.
+const MANAGERS: u32 = 2;
+
 /// What was made on the control plane.
 struct Prepared {
     namespace: String,
@@ -95,7 +98,7 @@ impl World {
         let prepared = match prepare(&plane, server.is_some(), folder.path()).await {
             Ok(prepared) => prepared,
             Err(failure) => {
-                plane.leave().await?;
+                plane.leave(MANAGERS).await?;
                 return Err(failure);
             }
         };
@@ -215,7 +218,7 @@ impl World {
                 server.kill().await;
                 Ok(())
             }
-            None => plane.leave().await,
+            None => plane.leave(MANAGERS).await,
         }
     }
 }
