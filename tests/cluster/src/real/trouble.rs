@@ -44,6 +44,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     let alone = tour.pod_of("read-alone", "edge")?;
     let running = tour.hosts.edge.tasks()?;
     EDGE.cut()?;
+    let cut = Instant::now();
     let edit = json!({"spec": {"edgeWorker": {"hardExampleMining": {"name": "CloudOnly", "parameters": null}}}});
     tour.patch(&examples::ON_BOTH, &edit)?;
     let killed = container_of(&before).to_owned();
@@ -63,7 +64,7 @@ pub fn cut_off(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     for scenario in WITHOUT_THE_EDGE {
         tour.scenario(scenario)?;
     }
-    thread::sleep(CUT.saturating_sub(begun.elapsed()));
+    thread::sleep(CUT.saturating_sub(cut.elapsed()));
     ensure!(
         tour.hosts.edge.tasks()? == after_the_kill,
         "what ran on the edge at the beginning of the cut runs at its end"
