@@ -38,6 +38,8 @@ const VERSION: &str = "v1alpha1";
 const MOST_OF_ANNOTATIONS: usize = 256 * 1024;
 const TOO_LARGE: usize = 9;
 
+/// The namespace of Sedna's own programs.
+const SEDNA: &str = "sedna";
 /// The user's namespace.
 const PLANT: &str = "plant";
 /// How many objects of Sedna's kinds the user has declared.
@@ -85,6 +87,7 @@ pub fn changes_hands(tour: &mut Tour<'_>) -> anyhow::Result<()> {
         "on the way back, workers were: {before:#?}\nand are: {after:#?}"
     );
     tour.nothing_is_lost().context("on the way back")?;
+    tour.follow(MIGRATING, "delete daemonset lc")?;
     tour.follow(MIGRATING, "delete deployment/gm").map(drop)
 }
 
@@ -264,6 +267,7 @@ fn places_are_known(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 
 /// Step 5.
 fn replace_the_local_controllers(tour: &mut Tour<'_>) -> anyhow::Result<()> {
+    tour.follow(MIGRATING, "> sedna-lc.yaml")?;
     tour.follow(MIGRATING, "delete daemonset lc")?;
     tour.follow(MIGRATING, "localController.enabled=true")?;
     tour.follow(MIGRATING, "rollout status daemonset").map(drop)
@@ -322,7 +326,10 @@ fn replace_the_rest(tour: &mut Tour<'_>) -> anyhow::Result<()> {
 /// Up to the last step there is a way back, on which workers go on.
 fn back_and_forth(tour: &mut Tour<'_>) -> anyhow::Result<()> {
     tour.follow(MIGRATING, "helm uninstall")?;
+    tour.follow(MIGRATING, "create --filename sedna-lc.yaml")?;
     tour.follow(MIGRATING, "scale deployment gm --replicas=1")?;
+    tour.rolled_out(SEDNA, "daemonset", "lc")?;
+    tour.rolled_out(SEDNA, "deployment", "gm")?;
     tour.follow(MIGRATING, "jointinferenceservice.sedna.io/uid,!app.sedna.io")
         .map(drop)
 }
