@@ -240,11 +240,32 @@ fn unordered(status: &mut Map<String, Value>) {
         return;
     };
     causes.sort_by_key(Value::to_string);
+    let causes = causes.clone();
     if let Some(Value::String(message)) = status.get_mut("message")
-        && let Some((subject, _)) = message.split_once(" is invalid: ")
+        && let Some((subject, told)) = message.split_once(" is invalid: ")
+        && is_told_of(told, &causes)
     {
         *message = format!("{subject} is invalid: (the causes)");
     }
+}
+
+/// Whether these words are a list of these causes, in whichever order, and nothing else. One that is twice there is told once.
+fn is_told_of(words: &str, causes: &[Value]) -> bool {
+    let of = |cause: &Value, part: &str| cause[part].as_str().unwrap_or_default().to_owned();
+    let told = causes
+        .iter()
+        .map(|cause| format!("{}: {}", of(cause, "field"), of(cause, "message")));
+    let mut told: Vec<_> = told.collect::<BTreeSet<_>>().into_iter().collect();
+    // One may begin as another does.
+    told.sort_by_key(|words| usize::MAX - words.len());
+    let mut rest = words.to_owned();
+    for one in told {
+        if !rest.contains(&one) {
+            return false;
+        }
+        rest = rest.replacen(&one, "", 1);
+    }
+    rest.chars().all(|left| "[], ".contains(left))
 }
 
 /// Resources by their names, so that one that is missing is told alone.
