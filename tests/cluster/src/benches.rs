@@ -18,7 +18,7 @@ use crate::{
     enclosure::FOLDER,
     processors::Processors,
     programs::{built, command_line},
-    site::{ALONE, Site},
+    site::{ALONE, Memory, Site, USUAL},
 };
 
 /// How large the benches are, and what is measured.
@@ -30,6 +30,9 @@ pub struct Sizes {
     /// And jobs.
     #[arg(long, default_value_t = 200)]
     jobs: u32,
+    /// How often it is run, with the load and with twice that in turn; once each with a load that tells of no speed.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=9))]
+    rounds: u32,
     /// The edge link's bench: nodes.
     #[arg(long, default_value_t = 1000)]
     nodes: u32,
@@ -44,9 +47,11 @@ pub struct Sizes {
 impl Sizes {
     /// The manager's bench, and what it measures, built unless it is given.
     pub fn manager(self) -> anyhow::Result<Bench> {
-        let Self { services, jobs, .. } = self;
+        let Self {
+            services, jobs, rounds, ..
+        } = self;
         Ok(Bench {
-            subject: Subject::Manager { services, jobs },
+            subject: Subject::Manager { services, jobs, rounds },
             skerry: self.skerry()?,
         })
     }
@@ -80,7 +85,7 @@ pub struct Bench {
 /// What is measured, and how large the load is.
 #[derive(Debug, Serialize, Deserialize)]
 enum Subject {
-    Manager { services: u32, jobs: u32 },
+    Manager { services: u32, jobs: u32, rounds: u32 },
     Edge { nodes: u32, objects: u32 },
 }
 
@@ -89,7 +94,11 @@ impl Bench {
     /// speed.
     pub fn shortened() -> anyhow::Result<Self> {
         Ok(Self {
-            subject: Subject::Manager { services: 2, jobs: 1 },
+            subject: Subject::Manager {
+                services: 2,
+                jobs: 1,
+                rounds: 2,
+            },
             skerry: command_line()?,
         })
     }
@@ -107,7 +116,7 @@ impl Bench {
             netns: None,
             known: None,
             hasty: false,
-            memory: ALONE,
+            memory: self.subject.memory(),
             without: self.subject.without(),
             manager_in: None,
             strict: false,
@@ -159,10 +168,6 @@ fn read(told: Option<impl Read>) -> anyhow::Result<Vec<Figure>> {
 
 /// From how many services or nodes on times tell of the manager, and not of how long it takes until anything begins.
 const LARGE: u32 = 300;
-/// How often the manager's bench is run then, with the load and twice that in turn: on a machine that is shared, two rounds with the
-/// same load were up to a quarter apart.
-const ROUNDS: u32 = 5;
-
 impl Subject {
     fn bounds(&self) -> Bounds {
         match self {
@@ -181,8 +186,8 @@ impl Subject {
 
     fn arguments(&self) -> Vec<String> {
         match self {
-            Self::Manager { services, jobs } => {
-                let rounds = self.is_large().then(|| format!("--rounds={ROUNDS}"));
+            Self::Manager { services, jobs, rounds } => {
+                let rounds = self.is_large().then(|| format!("--rounds={rounds}"));
                 let load = [
                     "control-plane".to_owned(),
                     format!("--services={services}"),
@@ -218,6 +223,13 @@ impl Subject {
             // controllers ask for, nothing else is measured.
             Self::Manager { .. } => Processors::First,
             Self::Edge { .. } => all.clone(),
+        }
+    }
+
+    fn memory(&self) -> Memory {
+        match self {
+            Self::Manager { .. } => USUAL,
+            Self::Edge { .. } => ALONE,
         }
     }
 
@@ -304,14 +316,27 @@ mod tests {
         for wanted in ["edge", "--exclusive", "--nodes=5", "--objects=7"] {
             assert!(arguments.iter().any(|argument| argument == wanted), "{arguments:?}");
         }
-        assert!(Subject::Manager { services: 1, jobs: 1 }.without().is_empty());
+        assert!(
+            Subject::Manager {
+                services: 1,
+                jobs: 1,
+                rounds: 2
+            }
+            .without()
+            .is_empty()
+        );
     }
 
     #[test]
     fn a_load_that_tells_of_speed_is_measured_again_and_again() {
         for (services, repeated) in [(LARGE, true), (LARGE - 1, false)] {
-            let arguments = Subject::Manager { services, jobs: 1 }.arguments();
-            let asked = arguments.iter().any(|argument| argument.starts_with("--rounds="));
+            let manager = Subject::Manager {
+                services,
+                jobs: 1,
+                rounds: 3,
+            };
+            let arguments = manager.arguments();
+            let asked = arguments.iter().any(|argument| argument == "--rounds=3");
             assert_eq!(asked, repeated, "{arguments:?}");
         }
     }
