@@ -30,7 +30,8 @@ pub struct Sizes {
     /// And jobs.
     #[arg(long, default_value_t = 200)]
     jobs: u32,
-    /// How often it is run, with the load and with twice that in turn; once each with a load that tells of no speed.
+    /// How often it is run, with the load and with twice that in turn: on a machine that is shared, two rounds with the same load
+    /// were up to a quarter apart. Once each with a load that tells of no speed.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=9))]
     rounds: u32,
     /// The edge link's bench: nodes.
@@ -168,6 +169,7 @@ fn read(told: Option<impl Read>) -> anyhow::Result<Vec<Figure>> {
 
 /// From how many services or nodes on times tell of the manager, and not of how long it takes until anything begins.
 const LARGE: u32 = 300;
+
 impl Subject {
     fn bounds(&self) -> Bounds {
         match self {

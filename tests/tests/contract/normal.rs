@@ -2,6 +2,7 @@
 //! symbols keep what can be relied on: which are the same, and of revisions which is later.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::LazyLock,
 };
@@ -257,13 +258,13 @@ fn is_told_of(words: &str, causes: &[Value]) -> bool {
         .map(|cause| format!("{}: {}", of(cause, "field"), of(cause, "message")));
     let mut told: Vec<_> = told.collect::<BTreeSet<_>>().into_iter().collect();
     // One may begin as another does.
-    told.sort_by_key(|words| usize::MAX - words.len());
+    told.sort_by_key(|words| Reverse(words.len()));
     let mut rest = words.to_owned();
     for one in told {
-        if !rest.contains(&one) {
+        let Some((before, after)) = rest.split_once(&one) else {
             return false;
-        }
-        rest = rest.replacen(&one, "", 1);
+        };
+        rest = format!("{before}{after}");
     }
     rest.chars().all(|left| "[], ".contains(left))
 }
