@@ -195,16 +195,24 @@ fn node(status: &mut Map<String, Value>) {
     }
 }
 
-/// The first of a pod's addresses is its address.
+/// A pod's address and the first of its addresses are one: what is stored is the list, which an address of another
+/// value replaces, and from which one that is not said is read (`Convert_v1_PodStatus_To_core_PodStatus` and back).
 fn addresses(pod: &mut Value) {
     let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) else {
         return;
     };
-    if let Some(address) = status.get("podIP").cloned().filter(|address| *address != "") {
-        let first = status.get("podIPs").and_then(|addresses| addresses.pointer("/0/ip"));
-        if first != Some(&address) {
+    let first = status
+        .get("podIPs")
+        .and_then(|addresses| addresses.pointer("/0/ip"))
+        .cloned();
+    match (status.get("podIP").cloned().filter(|address| *address != ""), first) {
+        (None, Some(first)) => {
+            status.insert("podIP".into(), first);
+        }
+        (Some(address), first) if first.as_ref() != Some(&address) => {
             status.insert("podIPs".into(), json!([{"ip": address}]));
         }
+        _ => {}
     }
 }
 

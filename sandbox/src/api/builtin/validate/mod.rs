@@ -72,14 +72,7 @@ pub(super) fn check_status(names: &Resource, object: &Value) -> Vec<FieldError> 
                 errors.push(FieldError::forbidden("status.loadBalancer.ingress", why));
             }
         }
-        "Pod" => {
-            for (path, address) in indexed(status, "podIPs", "status") {
-                let address = text(address, "ip");
-                if address.parse::<std::net::IpAddr>().is_err() {
-                    errors.invalid(path, address, super::address::NO_ADDRESS);
-                }
-            }
-        }
+        "Pod" => pod::status(&mut errors, status),
         _ => {}
     }
     errors.0

@@ -1,8 +1,10 @@
 //! Pods and pod templates.
 
-use serde_json::Value;
+use std::net::IpAddr;
 
-use super::{Errors, container::container, indexed, is_set, list, probe, scheduling, text};
+use serde_json::{Value, json};
+
+use super::{super::address::NO_ADDRESS, Errors, container::container, indexed, is_set, list, probe, scheduling, text};
 use crate::{api::field_error::FieldError, schema::names};
 
 /// What may not be changed, as users are told.
@@ -53,6 +55,36 @@ pub(super) fn spec(errors: &mut Errors, spec: &Value, path: &str) {
         optional_name(errors, spec, field, path, names::label);
     }
     scheduling::tolerations(errors, spec, path);
+}
+
+/// A pod's status: where it runs, one address of each family.
+pub(super) fn status(errors: &mut Errors, status: &Value) {
+    addresses(errors, status, "podIPs");
+    if let Some(first) = list(status, "hostIPs").next().map(|host| text(host, "ip"))
+        && first != text(status, "hostIP")
+    {
+        errors.invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`");
+    }
+    addresses(errors, status, "hostIPs");
+}
+
+fn addresses(errors: &mut Errors, status: &Value, field: &str) {
+    let mut families = Vec::new();
+    for (path, item) in indexed(status, field, "status") {
+        let address = text(item, "ip");
+        match address.parse::<IpAddr>() {
+            Ok(address) => families.push(address.is_ipv4()),
+            Err(_) => errors.invalid(path, address, NO_ADDRESS),
+        }
+    }
+    if matches!(families[..], [first, second] if first == second) || families.len() > 2 {
+        // The value is shown as Go has it in memory, under the names of its struct.
+        let shown: Vec<_> = list(status, field)
+            .map(|item| json!({"IP": text(item, "ip")}))
+            .collect();
+        let why = "may specify no more than one IP for each IP family";
+        errors.invalid(format!("status.{field}"), shown, why);
+    }
 }
 
 /// A field that is empty, or a name in which the rule finds nothing wrong.
