@@ -32,7 +32,7 @@ pub struct Sizes {
     jobs: u32,
     /// How often it is run, with the load and with twice that in turn: on a machine that is shared, two rounds with the same load
     /// were up to a quarter apart. Once each with a load that tells of no speed.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=9))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=9))]
     rounds: u32,
     /// The edge link's bench: nodes.
     #[arg(long, default_value_t = 1000)]
@@ -106,14 +106,18 @@ impl Bench {
 
     /// Runs it; its figures go to the caller's output. Whether they are as they should be.
     pub fn measure(&self, kubernetes: &Kubernetes) -> anyhow::Result<bool> {
-        let (theirs, ours) = self.subject.processors()?;
+        let Shares {
+            asked,
+            controllers,
+            ours,
+        } = self.subject.shares(thread::available_parallelism()?.get());
         let mut plane = ControlPlane::start(Site {
             kubernetes: kubernetes.clone(),
             folder: Path::new(FOLDER).join("bench"),
             address: Ipv4Addr::LOCALHOST,
             port: 10_950,
-            asked: self.subject.asked(&theirs),
-            processors: theirs,
+            asked,
+            processors: controllers,
             netns: None,
             known: None,
             hasty: false,
@@ -207,24 +211,20 @@ impl Subject {
         }
     }
 
-    /// What the control plane runs on, and what all others do.
-    fn processors(&self) -> anyhow::Result<(Processors, Processors)> {
-        match self {
-            // Elsewhere Kubernetes' controllers do not run on the manager's machine either; what is measured does not wait for them.
-            Self::Manager { .. } => Ok((Processors::Yielding, Processors::All)),
-            // What an API server takes is to be compared with what it takes beside a manager, which elsewhere runs on another
-            // machine.
-            Self::Edge { .. } => Ok(halves(thread::available_parallelism()?.get())),
-        }
-    }
-
-    /// What of a control plane's processors those have who are asked by all others.
-    fn asked(&self, all: &Processors) -> Processors {
-        match self {
-            // Services get their addresses one at a time, each by several requests in turn. Where these wait behind whatever all
-            // controllers ask for, nothing else is measured.
-            Self::Manager { .. } => Processors::First,
-            Self::Edge { .. } => all.clone(),
+    /// Who has which of so many cores.
+    fn shares(&self, cores: usize) -> Shares {
+        // What an API server takes is to be compared with what it takes beside a manager, and how long it takes until it has
+        // taken all that a manager asks for with how long that is for twice as much: elsewhere both have machines of their own.
+        let (first, second) = halves(cores);
+        let controllers = match self {
+            // What follows from the manager's children is not measured, and its share of the API server is enough.
+            Self::Manager { .. } => second.clone(),
+            Self::Edge { .. } => first.clone(),
+        };
+        Shares {
+            asked: first,
+            controllers,
+            ours: second,
         }
     }
 
@@ -248,9 +248,8 @@ impl Subject {
     fn preface(&self) -> &'static str {
         match self {
             Self::Manager { .. } => {
-                "The manager's bench on a control plane of its own: etcd, API server, controllers and scheduler on the cores \
-                 that the bench, the manager and the stand-in nodes use, too; etcd and the API server before all others, \
-                 controllers and scheduler after them."
+                "The manager's bench on a control plane of its own: etcd and the API server on one half of the cores; \
+                 controllers, scheduler, the bench, the manager and the stand-in nodes on the other."
             }
             Self::Edge { .. } => {
                 "The edge link's bench on a control plane of its own: etcd, API server, scheduler and all controllers but the \
@@ -267,6 +266,17 @@ impl Subject {
             }
         }
     }
+}
+
+/// Which processors who has.
+#[derive(Debug, PartialEq, Eq)]
+struct Shares {
+    /// etcd and the API server.
+    asked: Processors,
+    /// Controllers and scheduler.
+    controllers: Processors,
+    /// The bench, and all that it starts.
+    ours: Processors,
 }
 
 /// So many cores in two halves; one cannot be halved.
@@ -292,6 +302,26 @@ mod tests {
         assert_eq!(halves(1), (Processors::All, Processors::All));
         assert_eq!(halves(2), (these("0-0"), these("1-1")));
         assert_eq!(halves(5), (these("0-1"), these("2-4")));
+    }
+
+    #[test]
+    fn nobody_shares_cores_with_the_api_server_but_controllers_whose_work_counts() {
+        let (first, second) = halves(4);
+        let manager = Subject::Manager {
+            services: 1,
+            jobs: 1,
+            rounds: 2,
+        };
+        let shares = manager.shares(4);
+        assert_eq!(
+            (&shares.asked, &shares.controllers, &shares.ours),
+            (&first, &second, &second)
+        );
+        let shares = Subject::Edge { nodes: 5, objects: 7 }.shares(4);
+        assert_eq!(
+            (&shares.asked, &shares.controllers, &shares.ours),
+            (&first, &first, &second)
+        );
     }
 
     #[test]

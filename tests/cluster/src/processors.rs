@@ -11,8 +11,6 @@ pub enum Processors {
     /// seventh of their time. And a program of Go is on one processor at a time: each that wakes another thread of its own for
     /// what is due next only makes the others wait for one more.
     TakingTurns,
-    /// All, and nine times what others have who want the same at once.
-    First,
     /// All, and a third of what others have who want the same at once.
     Yielding,
     /// These alone, as `taskset` names them.
@@ -34,7 +32,6 @@ impl Processors {
                 command.env("GOMAXPROCS", "1");
                 command
             }
-            Self::First => through("nice", &["--adjustment=-10"]),
             Self::Yielding => through("nice", &["--adjustment=5"]),
             Self::These(cores) => through("taskset", &["--cpu-list", cores]),
         };
