@@ -106,18 +106,16 @@ impl Bench {
 
     /// Runs it; its figures go to the caller's output. Whether they are as they should be.
     pub fn measure(&self, kubernetes: &Kubernetes) -> anyhow::Result<bool> {
-        let Shares {
-            asked,
-            controllers,
-            ours,
-        } = self.subject.shares(thread::available_parallelism()?.get());
+        // What an API server takes is to be compared with what it takes beside a manager, and how long it takes until it has
+        // taken all that a manager asks for with how long that is for twice as much: elsewhere both have machines of their own.
+        let (asked, ours) = halves(thread::available_parallelism()?.get());
         let mut plane = ControlPlane::start(Site {
             kubernetes: kubernetes.clone(),
             folder: Path::new(FOLDER).join("bench"),
             address: Ipv4Addr::LOCALHOST,
             port: 10_950,
+            processors: self.subject.controllers(&asked, &ours).clone(),
             asked,
-            processors: controllers,
             netns: None,
             known: None,
             hasty: false,
@@ -211,20 +209,13 @@ impl Subject {
         }
     }
 
-    /// Who has which of so many cores.
-    fn shares(&self, cores: usize) -> Shares {
-        // What an API server takes is to be compared with what it takes beside a manager, and how long it takes until it has
-        // taken all that a manager asks for with how long that is for twice as much: elsewhere both have machines of their own.
-        let (first, second) = halves(cores);
-        let controllers = match self {
+    /// Whose processors the controllers and the scheduler have: those of etcd and the API server, which are asked by all others,
+    /// or those of the bench and all that it starts.
+    fn controllers<'a>(&self, asked: &'a Processors, ours: &'a Processors) -> &'a Processors {
+        match self {
             // What follows from the manager's children is not measured, and its share of the API server is enough.
-            Self::Manager { .. } => second.clone(),
-            Self::Edge { .. } => first.clone(),
-        };
-        Shares {
-            asked: first,
-            controllers,
-            ours: second,
+            Self::Manager { .. } => ours,
+            Self::Edge { .. } => asked,
         }
     }
 
@@ -268,17 +259,6 @@ impl Subject {
     }
 }
 
-/// Which processors who has.
-#[derive(Debug, PartialEq, Eq)]
-struct Shares {
-    /// etcd and the API server.
-    asked: Processors,
-    /// Controllers and scheduler.
-    controllers: Processors,
-    /// The bench, and all that it starts.
-    ours: Processors,
-}
-
 /// So many cores in two halves; one cannot be halved.
 fn halves(cores: usize) -> (Processors, Processors) {
     match cores / 2 {
@@ -306,22 +286,15 @@ mod tests {
 
     #[test]
     fn nobody_shares_cores_with_the_api_server_but_controllers_whose_work_counts() {
-        let (first, second) = halves(4);
+        let (asked, ours) = halves(4);
         let manager = Subject::Manager {
             services: 1,
             jobs: 1,
             rounds: 2,
         };
-        let shares = manager.shares(4);
-        assert_eq!(
-            (&shares.asked, &shares.controllers, &shares.ours),
-            (&first, &second, &second)
-        );
-        let shares = Subject::Edge { nodes: 5, objects: 7 }.shares(4);
-        assert_eq!(
-            (&shares.asked, &shares.controllers, &shares.ours),
-            (&first, &first, &second)
-        );
+        assert_eq!(manager.controllers(&asked, &ours), &ours);
+        let edge = Subject::Edge { nodes: 5, objects: 7 };
+        assert_eq!(edge.controllers(&asked, &ours), &asked);
     }
 
     #[test]

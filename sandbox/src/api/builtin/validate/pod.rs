@@ -4,8 +4,11 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::{super::address::NO_ADDRESS, Errors, container::container, indexed, is_set, list, probe, scheduling, text};
-use crate::{api::field_error::FieldError, schema::names};
+use super::{Errors, container::container, indexed, is_set, list, probe, scheduling, text};
+use crate::{
+    api::{builtin::address::NO_ADDRESS, field_error::FieldError},
+    schema::names,
+};
 
 /// What may not be changed, as users are told.
 const UPDATE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
@@ -69,15 +72,16 @@ pub(super) fn status(errors: &mut Errors, status: &Value) {
 }
 
 fn addresses(errors: &mut Errors, status: &Value, field: &str) {
-    let mut families = Vec::new();
+    let (mut ipv4, mut ipv6) = (0, 0);
     for (path, item) in indexed(status, field, "status") {
         let address = text(item, "ip");
-        match address.parse::<IpAddr>() {
-            Ok(address) => families.push(address.is_ipv4()),
+        match address.parse() {
+            Ok(IpAddr::V4(_)) => ipv4 += 1,
+            Ok(IpAddr::V6(_)) => ipv6 += 1,
             Err(_) => errors.invalid(path, address, NO_ADDRESS),
         }
     }
-    if matches!(families[..], [first, second] if first == second) || families.len() > 2 {
+    if ipv4 > 1 || ipv6 > 1 {
         // The value is shown as Go has it in memory, under the names of its struct.
         let shown: Vec<_> = list(status, field)
             .map(|item| json!({"IP": text(item, "ip")}))
