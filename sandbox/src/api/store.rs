@@ -41,6 +41,8 @@ pub struct Object {
     pub value: Value,
     /// The revision that wrote it.
     pub revision: u64,
+    /// Whether it is kept with a null that nobody reads, so that the next write is one even where it changes nothing.
+    pub with_null: bool,
     json: OnceLock<Bytes>,
 }
 
@@ -53,6 +55,7 @@ impl Object {
         Arc::new(Self {
             value,
             revision,
+            with_null: false,
             json: OnceLock::new(),
         })
     }
@@ -62,6 +65,7 @@ impl Object {
         Arc::new(Self {
             value,
             revision,
+            with_null: false,
             json: OnceLock::new(),
         })
     }
@@ -246,6 +250,19 @@ impl Store {
             window,
         );
         object
+    }
+
+    /// Notes that an object is kept with a null, which is no change.
+    pub fn note_null(&mut self, table: &str, key: &Key) {
+        let tables = self.tables.get_mut(table);
+        if let Some(object) = tables.and_then(|table| table.objects.get_mut(key)) {
+            *object = Arc::new(Object {
+                value: object.value.clone(),
+                revision: object.revision,
+                with_null: true,
+                json: object.json.clone(),
+            });
+        }
     }
 
     /// Removes an object and gives back its last state, with the revision of the removal.

@@ -159,10 +159,15 @@ impl State {
             .typed()
             .apply(&live, patch, &owner, options.force == Some(true), now)?;
         check_name(call, &new)?;
+        let with_null = resource.custom && request.subresource.is_empty() && has_null(&new);
         let warnings = call.admit(&mut new, options, Source::Apply)?;
         if let Ok(existing) = existing {
             call.check_uid(&new, &existing.value)?;
-            return self.replace(call, &existing, new, options, warnings);
+            let reply = self.replace(call, &existing, new, options, warnings)?;
+            if with_null && !options.dry_run {
+                self.store.note_null(call.table(), &call.key());
+            }
+            return Ok(reply);
         }
         if meta_value(&new, "uid").is_some() {
             let uid = meta(&new, "uid");
@@ -198,6 +203,12 @@ fn operate(object: &mut Value, patch: json_patch::Patch) -> Result<(), json_patc
 fn lacks(object: &Value, path: &str) -> bool {
     let parent = path.rsplit_once('/').and_then(|(parent, _)| object.pointer(parent));
     parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
+}
+
+/// Whether a field of the metadata is null, as one is of which an apply has left nothing but its owner.
+fn has_null(object: &Value) -> bool {
+    let metadata = object.get("metadata").and_then(Value::as_object);
+    metadata.is_some_and(|metadata| metadata.values().any(Value::is_null))
 }
 
 fn check_name(call: &Call<'_>, object: &Value) -> Result<(), ApiError> {

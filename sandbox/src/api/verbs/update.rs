@@ -108,7 +108,7 @@ impl State {
                 warnings,
             })
         };
-        if is_same(&new, &old.value) {
+        if is_same(&new, &old.value) && !old.with_null {
             return answer(old.clone());
         }
         call.validate_change(&new, &old.value)?;
