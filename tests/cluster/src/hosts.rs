@@ -46,7 +46,7 @@ pub struct Hosts {
     pub cloud: Node,
     /// The node at the edge.
     pub edge: Node,
-    _name_server: Process,
+    name_server: Process,
 }
 
 impl Hosts {
@@ -94,10 +94,18 @@ impl Hosts {
             plane,
             cloud,
             edge,
-            _name_server: name_server,
+            name_server,
         };
         hosts.wait().context("waiting for the nodes")?;
         Ok(hosts)
+    }
+
+    /// Fails if anything has ended of what they run by themselves; a host without power runs nothing.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.plane.check()?;
+        self.name_server.check()?;
+        let nodes = [&mut self.cloud, &mut self.edge];
+        nodes.into_iter().filter(|node| node.is_on()).try_for_each(Node::check)
     }
 
     fn wait(&mut self) -> anyhow::Result<()> {

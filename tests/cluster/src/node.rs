@@ -98,7 +98,7 @@ pub struct Node {
 struct Running {
     containerd: Process,
     kubelet: Process,
-    _proxy: Process,
+    proxy: Process,
 }
 
 impl Node {
@@ -122,13 +122,19 @@ impl Node {
         self.start_kubelet_and_proxy(containerd)
     }
 
+    /// Whether its power is on.
+    pub fn is_on(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Fails if what it consists of has ended.
     pub fn check(&mut self) -> anyhow::Result<()> {
         let Some(running) = &mut self.running else {
             bail!("{} is off", self.host.name);
         };
         running.containerd.check()?;
-        running.kubelet.check()
+        running.kubelet.check()?;
+        running.proxy.check()
     }
 
     /// What `ctr` says about the node's containers.
@@ -209,7 +215,7 @@ impl Node {
         self.running = Some(Running {
             containerd,
             kubelet,
-            _proxy: proxy,
+            proxy,
         });
         Ok(())
     }

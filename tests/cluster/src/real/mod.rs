@@ -261,7 +261,7 @@ impl<'a> Tour<'a> {
 
     fn scenario(&mut self, (name, show): &Scenario) -> anyhow::Result<()> {
         let begun = Instant::now();
-        let held = show(self);
+        let held = show(self).and_then(|()| self.hosts.check());
         let shown = Shown {
             ok: held.is_ok(),
             ..Shown::held(name, begun.elapsed())
