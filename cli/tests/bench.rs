@@ -65,9 +65,7 @@ async fn a_bench_of_the_control_plane_prints_each_figure_and_leaves_nothing() {
     for name in [
         "children_present_seconds",
         "edits_per_second",
-        "edits_per_second.again",
         "recreate_seconds",
-        "recreate_seconds.first",
         "manager_cpu_seconds",
         "manager_rss_bytes",
         "api_calls.patch",

@@ -22,12 +22,16 @@ pub const MANAGER: Bounds = Bounds {
             &[
                 "control_plane.children_present_seconds",
                 "control_plane.recreate_seconds",
+                "control_plane.recreate_seconds.again",
             ],
         ),
-        Bound::new(Limit::GrowsAtLeast(2.0 / 2.2), &["control_plane.edits_per_second"]),
+        Bound::new(
+            Limit::GrowsAtLeast(2.0 / 2.2),
+            &["control_plane.edits_per_second", "control_plane.edits_per_second.again"],
+        ),
         // Memory does not grow with what was done: once all was done a second time, and once nothing is left.
         Bound::new(
-            Limit::MostTimes(1.1, "control_plane.manager_rss_after_churn_bytes.first"),
+            Limit::MostTimes(1.1, "control_plane.manager_rss_after_churn_bytes"),
             &[
                 "control_plane.manager_rss_after_churn_bytes.again",
                 "control_plane.manager_rss_emptied_bytes",

@@ -153,7 +153,7 @@ fn a_figure_that_is_not_printed_keeps_no_bound() {
 
 #[test]
 fn what_was_nought_at_first_has_no_growth() {
-    let name = "control_plane.recreate_seconds";
+    let name = "control_plane.recreate_seconds.again";
     let grew = format!("{name}.growth");
     let mut figures = but(MANAGER, name, 0.0);
     figures.retain(|figure| figure.name != grew);

@@ -31,11 +31,11 @@ const AT_ONCE: usize = 32;
 /// Whatever takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// The images that all services get at the edge, one after the other, and how the figures of that are told apart: what stays
-/// as it is when all is done once more is not used up. Without a suffix a figure is of both.
+/// as it is when all is done once more is not used up.
 const CHURNS: [Churn; 2] = [
     Churn {
         image: "bench/edge:2",
-        suffix: ".first",
+        suffix: "",
     },
     Churn {
         image: "bench/edge:3",
@@ -117,14 +117,12 @@ async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32) -> Resul
     };
     say(number, "declaring");
     bench.declare().await?;
-    let (mut editing, mut recreating) = (Duration::ZERO, Duration::ZERO);
     for churn in &CHURNS {
         say(number, "editing");
-        editing += bench.edit(churn).await?;
+        bench.edit(churn).await?;
         say(number, "deleting all children");
-        recreating += bench.make_again(churn).await?;
+        bench.make_again(churn).await?;
     }
-    bench.churned(editing, recreating);
     bench.costs().await?;
     say(number, "deleting everything");
     bench.empty().await?;
@@ -223,8 +221,8 @@ impl Bench<'_> {
             .map_err(refused)
     }
 
-    /// Edits every service; an edit is done when the Deployment at the edge carries it. Returns how long all took.
-    async fn edit(&mut self, churn: &Churn) -> Result<Duration, Failure> {
+    /// Edits every service; an edit is done when the Deployment at the edge carries it.
+    async fn edit(&mut self, churn: &Churn) -> Result<(), Failure> {
         let edit = self.load.edit(churn.image);
         let begun = Instant::now();
         let sent: Vec<(String, Instant)> = stream::iter(self.load.services())
@@ -256,22 +254,26 @@ impl Bench<'_> {
             .filter(|child| child.image.as_deref() == Some(churn.image))
             .map(|child| (child.owner.1.as_str(), child.since))
             .collect();
-        let took = carried.values().max().map_or(Duration::ZERO, |last| *last - begun);
+        let last = carried.values().max().copied().unwrap_or(begun);
         let mut waits: Vec<f64> = sent
             .iter()
             .filter_map(|(name, sent)| Some((*carried.get(name.as_str())? - *sent).as_secs_f64()))
             .collect();
         waits.sort_by(f64::total_cmp);
         let number = f64::from(self.load.size.services);
-        self.took(churn.named("edits_per_second"), number / took.as_secs_f64(), "edits/s");
+        self.took(
+            churn.named("edits_per_second"),
+            number / (last - begun).as_secs_f64(),
+            "edits/s",
+        );
         self.took(churn.named("edit_to_child_p50_seconds"), percentile(&waits, 50), "s");
         self.took(churn.named("edit_to_child_p99_seconds"), percentile(&waits, 99), "s");
         self.manager.quiet().await;
-        Ok(took)
+        Ok(())
     }
 
-    /// Deletes all children at once; they are made again when each is there under another uid. Returns how long that took.
-    async fn make_again(&mut self, churn: &Churn) -> Result<Duration, Failure> {
+    /// Deletes all children at once; they are made again when each is there under another uid.
+    async fn make_again(&mut self, churn: &Churn) -> Result<(), Failure> {
         let before = self.watched.seen();
         let begun = Instant::now();
         // The very ones: what was made again under the name meanwhile stays.
@@ -298,15 +300,7 @@ impl Bench<'_> {
         self.manager.quiet().await;
         let memory = self.manager.costs.memory()?;
         self.took(churn.named("manager_rss_after_churn_bytes"), memory.resident, "bytes");
-        Ok(again)
-    }
-
-    /// Takes down what all churns took together: one of them alone is short enough for chance to tell.
-    fn churned(&mut self, editing: Duration, recreating: Duration) {
-        let churns: f64 = CHURNS.iter().map(|_| 1.0).sum();
-        let edits = churns * f64::from(self.load.size.services);
-        self.took("edits_per_second", edits / editing.as_secs_f64(), "edits/s");
-        self.took("recreate_seconds", recreating.as_secs_f64() / churns, "s");
+        Ok(())
     }
 
     /// Deletes these one by one, for an API server gives up a large collection after a minute. Some may be gone already.
