@@ -225,7 +225,16 @@ fn version(package: &str) -> &str {
     package.rsplit('@').next().unwrap_or_default().trim_start_matches('v')
 }
 
-/// Static programs, whatever the machine's settings for Go are.
+/// Static programs, whatever the machine's settings for Go are. A compiler runs for seconds, and cleans little that it needs to:
+/// letting its memory grow to five times what is in use, in place of twice, builds Helm in 165 s in place of 203. The largest
+/// compiler of all had 0.8 GB then, and the linker of Kubernetes 2.4 GB.
 fn go() -> BTreeMap<&'static str, &'static str> {
-    [("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off")].into()
+    [
+        ("CGO_ENABLED", "0"),
+        ("GOFLAGS", ""),
+        ("GOWORK", "off"),
+        ("GOGC", "400"),
+        ("GOMEMLIMIT", "2GiB"),
+    ]
+    .into()
 }
