@@ -19,11 +19,13 @@ use crate::process::output;
 pub const KUBERNETES: &str = "1.34.4";
 /// The newest one, whose control plane alone is tested: its kubelets ask for more than some machines have.
 pub const NEWEST: &str = "1.36.3";
-const COREDNS: &str = "github.com/coredns/coredns@v1.14.6";
 const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.21.4";
 /// The operator of Prometheus, and where in its module the definition of its `ServiceMonitors` is.
 const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator@v0.85.0";
 const SERVICE_MONITORS: &str = "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml";
+
+/// For Go's linker: no tables for debuggers.
+const SMALL: &str = "-s -w";
 
 /// The programs of a Kubernetes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,10 +36,12 @@ pub struct Kubernetes {
     pub kubectl: PathBuf,
 }
 
-/// A program that is linked of Kubernetes' modules.
+/// A program that is linked in a Go module of ours.
 struct Linked {
     name: &'static str,
-    /// Its folder in our module.
+    /// The module's folder.
+    module: &'static str,
+    /// Its folder in there.
     package: &'static str,
     /// What of it is ours.
     sources: &'static [&'static str],
@@ -45,34 +49,51 @@ struct Linked {
 
 const COMPONENTS: Linked = Linked {
     name: "kubernetes",
+    module: "kubernetes",
     package: ".",
     sources: &["main.go", "etcd.go", "node.go"],
 };
 
 const KUBECTL: Linked = Linked {
     name: "kubectl",
+    module: "kubernetes",
     package: "./kubectl",
     sources: &["kubectl/main.go"],
+};
+
+const PAUSE: Linked = Linked {
+    name: "pause",
+    module: "kubernetes",
+    package: "./pause",
+    sources: &["pause/main.go"],
+};
+
+/// Its module asks for what Helm is built of, so that they have most packages in common.
+const COREDNS: Linked = Linked {
+    name: "coredns",
+    module: "coredns",
+    package: ".",
+    sources: &["main.go"],
 };
 
 /// Where programs are built from, and where they are kept.
 #[derive(Clone, Debug)]
 pub struct Workshop {
-    /// The Go module with Kubernetes.
-    module: PathBuf,
+    /// The folder of our Go modules.
+    modules: PathBuf,
     /// One folder a version.
     store: PathBuf,
 }
 
 impl Workshop {
     /// `SKERRY_CLUSTER_CACHE`, or else the user's cache folder, keeps what is built.
-    pub fn new(module: PathBuf) -> anyhow::Result<Self> {
+    pub fn new(modules: PathBuf) -> anyhow::Result<Self> {
         let named = |variable: &str| env::var_os(variable).map(PathBuf::from);
         let store = named("SKERRY_CLUSTER_CACHE")
             .or_else(|| Some(named("XDG_CACHE_HOME")?.join("skerry")))
             .or_else(|| Some(named("HOME")?.join(".cache/skerry")))
             .context("neither SKERRY_CLUSTER_CACHE nor HOME says where to keep what is built")?;
-        Ok(Self { module, store })
+        Ok(Self { modules, store })
     }
 
     /// Kubernetes with its kubelet.
@@ -87,22 +108,12 @@ impl Workshop {
 
     /// The program of the container that holds a pod's namespaces.
     pub fn pause(&self) -> anyhow::Result<PathBuf> {
-        let source = fs::read_to_string(self.module.join("pause/main.go"))?;
-        self.keep("pause", "1", &[source], |path| {
-            output(
-                Command::new("go")
-                    .current_dir(&self.module)
-                    .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
-                    .arg(path)
-                    .arg("./pause")
-                    .envs(go()),
-            )
-        })
+        self.link(&PAUSE, "1", "go.mod", &[], SMALL)
     }
 
     /// The cluster's name server.
     pub fn coredns(&self) -> anyhow::Result<PathBuf> {
-        self.install("coredns", COREDNS)
+        self.link(&COREDNS, "1.14.6", "go.mod", &[], SMALL)
     }
 
     /// Helm.
@@ -134,29 +145,37 @@ impl Workshop {
     }
 
     fn both(&self, version: &str, modfile: &str, flags: &[&str]) -> anyhow::Result<Kubernetes> {
-        Ok(Kubernetes {
-            components: self.link(&COMPONENTS, version, modfile, flags)?,
-            kubectl: self.link(&KUBECTL, version, modfile, flags)?,
-        })
-    }
-
-    fn link(&self, what: &Linked, version: &str, modfile: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
-        let mut inputs = vec![version.to_owned(), flags.join(" ")];
-        for file in what.sources.iter().chain([&modfile]) {
-            let path = self.module.join(file);
-            inputs.push(fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?);
-        }
         let (major, minor) = version.split_once('.').context("a version has a dot")?;
         let minor = minor.split('.').next().unwrap_or(minor);
         let of = "k8s.io/component-base/version";
         let stamp = format!(
-            "-s -w -X {of}.gitVersion=v{version} -X {of}.gitMajor={major} -X {of}.gitMinor={minor} -X {of}.gitTreeState=clean"
+            "{SMALL} -X {of}.gitVersion=v{version} -X {of}.gitMajor={major} -X {of}.gitMinor={minor} -X {of}.gitTreeState=clean"
         );
+        Ok(Kubernetes {
+            components: self.link(&COMPONENTS, version, modfile, flags, &stamp)?,
+            kubectl: self.link(&KUBECTL, version, modfile, flags, &stamp)?,
+        })
+    }
+
+    fn link(
+        &self,
+        what: &Linked,
+        version: &str,
+        modfile: &str,
+        flags: &[&str],
+        to_linker: &str,
+    ) -> anyhow::Result<PathBuf> {
+        let module = self.modules.join(what.module);
+        let mut inputs = vec![version.to_owned(), flags.join(" ")];
+        for file in what.sources.iter().chain([&modfile]) {
+            let path = module.join(file);
+            inputs.push(fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?);
+        }
         self.keep(what.name, version, &inputs, |path| {
             output(
                 Command::new("go")
-                    .current_dir(&self.module)
-                    .args(["build", "-trimpath", "-ldflags", &stamp, "-o"])
+                    .current_dir(&module)
+                    .args(["build", "-trimpath", "-ldflags", to_linker, "-o"])
                     .arg(path)
                     .args(flags)
                     .arg(what.package)
@@ -170,7 +189,7 @@ impl Workshop {
             let folder = path.parent().context("a program is in a folder")?;
             let said = output(
                 Command::new("go")
-                    .args(["install", "-trimpath", "-ldflags", "-s -w", package])
+                    .args(["install", "-trimpath", "-ldflags", SMALL, package])
                     .env("GOBIN", folder)
                     .envs(go()),
             )?;

@@ -162,7 +162,7 @@ fn end(good: bool, skipped: &[Skipped]) -> ExitCode {
 /// Builds all that needs the world outside, then goes inside.
 fn outside(arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let asked = Arguments::parse();
-    let workshop = Workshop::new(here().join("kubernetes"))?;
+    let workshop = Workshop::new(here().into())?;
     if asked.table {
         return write_table();
     }
