@@ -1,3 +1,6 @@
+// Where CoreDNS and Helm ask for different versions of something, this is the newer one, so that Helm's is not built twice:
+// `go get` of both at their versions, then `go mod tidy`, writes the lists below.
+
 module skerry.example/coredns
 
 go 1.26.0
