@@ -18,7 +18,7 @@ use skerry_workloads::ObjectKind;
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::failure::Failure;
@@ -54,7 +54,8 @@ pub(super) type Seen = BTreeMap<Key, Child>;
 /// Watches over the children in all namespaces of a load. They end when this is dropped.
 pub(super) struct Watched {
     seen: Arc<Mutex<Seen>>,
-    changed: watch::Receiver<()>,
+    /// When anything there was last told, be it a status, or a pod of a Deployment's.
+    changed: watch::Receiver<Instant>,
     _watches: JoinSet<()>,
 }
 
@@ -62,7 +63,7 @@ impl Watched {
     /// Begins to watch over the namespaces whose names begin so.
     pub(super) fn start(client: &Client, namespaces: &str, kinds: impl IntoIterator<Item = ObjectKind>) -> Self {
         let seen = Arc::new(Mutex::new(Seen::new()));
-        let (told, changed) = watch::channel(());
+        let (told, changed) = watch::channel(Instant::now());
         let mut watches = JoinSet::new();
         for kind in kinds {
             let notes = Notes {
@@ -115,12 +116,32 @@ impl Watched {
         };
         match timeout(limit, seen).await {
             Ok(true) => Ok(()),
-            Ok(false) | Err(_) => Err(Failure::new(
-                format!("not seen within {limit:?}: {what}"),
-                "the manager's log may say why; a smaller load may fit this control plane",
-            )),
+            Ok(false) | Err(_) => Err(unseen(what, limit)),
         }
     }
+
+    /// Waits until nothing was told for so long, for `limit` at most: when the last was.
+    pub(super) async fn still(&self, quiet: Duration, limit: Duration) -> Result<Instant, Failure> {
+        let still = async {
+            loop {
+                let last = *self.changed.borrow();
+                if last.elapsed() >= quiet {
+                    return last;
+                }
+                sleep_until(last + quiet).await;
+            }
+        };
+        timeout(limit, still)
+            .await
+            .map_err(|_| unseen("that Kubernetes has nothing left to do", limit))
+    }
+}
+
+fn unseen(what: &str, limit: Duration) -> Failure {
+    Failure::new(
+        format!("not seen within {limit:?}: {what}"),
+        "the manager's log may say why; a smaller load may fit this control plane",
+    )
 }
 
 /// Where what a watch tells is taken down.
@@ -129,7 +150,7 @@ struct Notes {
     namespaces: String,
     kind: ObjectKind,
     seen: Arc<Mutex<Seen>>,
-    told: watch::Sender<()>,
+    told: watch::Sender<Instant>,
 }
 
 impl Notes {
@@ -144,6 +165,11 @@ impl Notes {
         while let Some(event) = events.next().await {
             let mut seen = self.seen.lock();
             match event {
+                Ok(Event::InitApply(object) | Event::Apply(object) | Event::Delete(object))
+                    if !self.counts(&object) =>
+                {
+                    continue;
+                }
                 Ok(Event::Init) => listed.clear(),
                 Ok(Event::InitApply(object)) => {
                     listed.insert(self.key(&object));
@@ -155,8 +181,13 @@ impl Notes {
                 Err(error) => tracing::debug!(kind = self.kind.kind, %error, "a watch failed and is tried again"),
             }
             drop(seen);
-            self.told.send_replace(());
+            self.told.send_replace(Instant::now());
         }
+    }
+
+    fn counts(&self, object: &impl ResourceExt) -> bool {
+        let namespace = object.meta().namespace.as_deref();
+        namespace.is_some_and(|namespace| namespace.starts_with(&self.namespaces))
     }
 
     fn key(&self, object: &impl ResourceExt) -> Key {
@@ -173,9 +204,6 @@ impl Notes {
             return;
         };
         let key = self.key(object);
-        if !key.namespace.starts_with(&self.namespaces) {
-            return;
-        }
         let uid = object.uid().unwrap_or_default();
         let as_before = |known: &Child| known.uid == uid && known.image == image;
         if !seen.get(&key).is_some_and(as_before) {
@@ -202,5 +230,87 @@ pub(super) fn resource(kind: ObjectKind) -> ApiResource {
         api_version: kind.api_version(),
         kind: kind.kind.to_owned(),
         plural: kind.plural.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::channel::mpsc;
+    use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerReference};
+    use kube::core::ObjectMeta;
+
+    use super::*;
+
+    const QUIET: Duration = Duration::from_secs(3);
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// What watches over `load-…`, and how it is told of pods.
+    fn watched() -> (Watched, mpsc::UnboundedSender<Result<Event<Pod>, watcher::Error>>) {
+        let (told, changed) = watch::channel(Instant::now());
+        let (tell, events) = mpsc::unbounded();
+        let seen = Arc::new(Mutex::new(Seen::new()));
+        let notes = Notes {
+            namespaces: "load-".to_owned(),
+            kind: ObjectKind::POD,
+            seen: seen.clone(),
+            told,
+        };
+        let mut following = JoinSet::new();
+        following.spawn(notes.follow(events, |_| None));
+        let watched = Watched {
+            seen,
+            changed,
+            _watches: following,
+        };
+        (watched, tell)
+    }
+
+    fn pod(namespace: &str) -> Event<Pod> {
+        let owner = OwnerReference {
+            controller: Some(true),
+            ..OwnerReference::default()
+        };
+        Event::Apply(Pod {
+            metadata: ObjectMeta {
+                name: Some("worker".to_owned()),
+                namespace: Some(namespace.to_owned()),
+                owner_references: Some(vec![owner]),
+                ..ObjectMeta::default()
+            },
+            ..Pod::default()
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_still_once_nothing_changed_for_so_long_and_what_does_not_count_changes_nothing() {
+        let (watched, events) = watched();
+        let begun = Instant::now();
+        let tell = async {
+            for (after, namespace) in [(2, "load-0"), (2, "others"), (0, "load-1"), (2, "others")] {
+                sleep(Duration::from_secs(after)).await;
+                events.unbounded_send(Ok(pod(namespace))).unwrap();
+            }
+        };
+        let (still, ()) = tokio::join!(watched.still(QUIET, LIMIT), tell);
+        let last = still.unwrap_or_else(|_| panic!("it is never still"));
+        assert_eq!(last - begun, Duration::from_secs(4));
+        assert_eq!(begun.elapsed(), Duration::from_secs(7));
+        let namespaces: Vec<String> = watched.seen().into_keys().map(|key| key.namespace).collect();
+        assert_eq!(namespaces, ["load-0", "load-1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_never_still_fails() {
+        let (watched, events) = watched();
+        let tell = async {
+            loop {
+                sleep(Duration::from_secs(2)).await;
+                events.unbounded_send(Ok(pod("load-0"))).unwrap();
+            }
+        };
+        tokio::select! {
+            still = watched.still(QUIET, LIMIT) => assert!(still.is_err()),
+            () = tell => {}
+        }
     }
 }

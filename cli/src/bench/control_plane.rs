@@ -30,6 +30,8 @@ const NAMESPACES: u32 = 10;
 const AT_ONCE: usize = 32;
 /// Whatever takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(1800);
+/// With nothing told of any child, Deployment or pod for so long, Kubernetes is taken to have nothing left to do.
+const STILL: Duration = Duration::from_secs(3);
 /// The images that all services get at the edge, one after the other, and how the figures of that are told apart: what stays
 /// as it is when all is done once more is not used up.
 const CHURNS: [Churn; 2] = [
@@ -205,9 +207,19 @@ impl Bench<'_> {
         let number = f64::from(self.load.size.services + self.load.size.jobs);
         self.took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
         self.took("children_present_seconds", present.as_secs_f64(), "s");
-        self.manager.quiet().await;
+        self.settle("children_settled_seconds", begun).await?;
         let memory = self.manager.costs.memory()?;
         self.took("manager_rss_bytes", memory.resident, "bytes");
+        Ok(())
+    }
+
+    /// Waits until neither Kubernetes nor the manager has anything left to do, and says after how long that was. The pods that
+    /// follow from Deployments take longer than these, and what is measured next would be measured beside what is left of them:
+    /// the more of it, the larger the load.
+    async fn settle(&mut self, figure: impl Into<String>, begun: Instant) -> Result<(), Failure> {
+        let (last, ()) = tokio::join!(self.watched.still(STILL, PATIENCE), self.manager.quiet());
+        let settled = last?.saturating_duration_since(begun);
+        self.took(figure, settled.as_secs_f64(), "s");
         Ok(())
     }
 
@@ -268,8 +280,7 @@ impl Bench<'_> {
         );
         self.took(churn.named("edit_to_child_p50_seconds"), percentile(&waits, 50), "s");
         self.took(churn.named("edit_to_child_p99_seconds"), percentile(&waits, 99), "s");
-        self.manager.quiet().await;
-        Ok(())
+        self.settle(churn.named("edits_settled_seconds"), begun).await
     }
 
     /// Deletes all children at once; they are made again when each is there under another uid.
@@ -297,7 +308,7 @@ impl Bench<'_> {
             .await?;
         let again = last_change(&self.watched.seen(), begun);
         self.took(churn.named("recreate_seconds"), again.as_secs_f64(), "s");
-        self.manager.quiet().await;
+        self.settle(churn.named("recreate_settled_seconds"), begun).await?;
         let memory = self.manager.costs.memory()?;
         self.took(churn.named("manager_rss_after_churn_bytes"), memory.resident, "bytes");
         Ok(())
@@ -348,12 +359,13 @@ impl Bench<'_> {
             };
             (key, DeleteParams::background())
         });
+        let begun = Instant::now();
         self.delete(resources).await?;
         let ours = |seen: &Seen| seen.values().filter(|child| Families::ours(&child.owner.0)).count();
         self.watched
             .until("the end of all children", PATIENCE, |seen| ours(seen) == 0)
             .await?;
-        self.manager.quiet().await;
+        self.settle("emptied_settled_seconds", begun).await?;
         let memory = self.manager.costs.memory()?;
         self.took("manager_rss_emptied_bytes", memory.resident, "bytes");
         Ok(())
