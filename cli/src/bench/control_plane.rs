@@ -217,9 +217,9 @@ impl Bench<'_> {
     /// follow from Deployments take longer than these, and what is measured next would be measured beside what is left of them:
     /// the more of it, the larger the load.
     async fn settle(&mut self, figure: impl Into<String>, begun: Instant) -> Result<(), Failure> {
-        let (last, ()) = tokio::join!(self.watched.still(STILL, PATIENCE), self.manager.quiet());
-        let settled = last?.saturating_duration_since(begun);
-        self.took(figure, settled.as_secs_f64(), "s");
+        let last = self.watched.still(STILL, PATIENCE).await?;
+        self.manager.quiet().await;
+        self.took(figure, last.saturating_duration_since(begun).as_secs_f64(), "s");
         Ok(())
     }
 
