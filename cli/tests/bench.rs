@@ -6,7 +6,7 @@
 mod common;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Command, Stdio},
@@ -114,6 +114,42 @@ async fn a_bench_of_the_control_plane_that_is_interrupted_in_its_last_round_leav
     let told: Vec<_> = told.collect();
     assert!(!bench.wait().unwrap().success(), "{told:?}");
     assert!(told.iter().any(|line| line.contains("interrupted")), "{told:?}");
+    assert_nothing_is_left(client(&sandbox).await).await;
+    sandbox.end(Signal::SIGTERM);
+}
+
+#[tokio::test]
+async fn a_bench_of_the_control_plane_without_a_manager_writes_the_children_itself() {
+    let home = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);
+    let told = Command::new(SKERRY)
+        .args([
+            "bench",
+            "control-plane",
+            "--services=2",
+            "--jobs=1",
+            "--json",
+            "--unmanaged",
+        ])
+        .arg("--kubeconfig")
+        .arg(&sandbox.kubeconfig)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{errors}");
+    let lines = String::from_utf8_lossy(&told.stdout);
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told: BTreeSet<_> = lines.map(|line| line["name"].as_str().unwrap().to_owned()).collect();
+    let figures = [
+        "children_present_seconds",
+        "children_settled_seconds",
+        "emptied_settled_seconds",
+    ];
+    let figures = figures.map(|figure| format!("control_plane.unmanaged_{figure}"));
+    let grown = figures.iter().map(|figure| format!("{figure}.growth"));
+    let wanted: BTreeSet<_> = figures.iter().cloned().chain(grown).collect();
+    assert_eq!(told, wanted);
+
     assert_nothing_is_left(client(&sandbox).await).await;
     sandbox.end(Signal::SIGTERM);
 }

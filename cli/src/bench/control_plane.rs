@@ -1,12 +1,15 @@
 //! `skerry bench control-plane`: the manager on a control plane, with a load and with twice that, in turn.
 //!
 //! Each round has a manager, namespaces and a load of its own: declared, edited, its children deleted all at once, and
-//! made again. The nodes are stand-ins; the manager, the API server and the controllers are what they are.
+//! made again. Or it has no manager, and the bench writes the children. The nodes are stand-ins; the manager, the API server and the controllers are what they are.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::DynamicObject,
+};
 use serde_json::{Map, Value, json};
 use skerry_workloads::ObjectKind;
 use tokio::time::Instant;
@@ -29,7 +32,7 @@ const NAMESPACES: u32 = 10;
 /// Requests of the bench at once: about what many users together send.
 const AT_ONCE: usize = 32;
 /// Whatever takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(1800);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1800);
 /// With nothing told of any child, Deployment or pod for so long, Kubernetes is taken to have nothing left to do.
 const STILL: Duration = Duration::from_secs(3);
 /// The images that all services get at the edge, one after the other, and how the figures of that are told apart: what stays
@@ -62,6 +65,10 @@ pub(crate) struct Args {
     /// becomes slower meanwhile, as machines do that are shared, is not taken for what grows
     #[arg(long, value_name = "R", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=9))]
     rounds: u32,
+    /// Write the children with the bench itself, with no manager beside, and measure nothing else: what the control plane
+    /// takes for them anyhow, and how that grows
+    #[arg(long)]
+    unmanaged: bool,
     /// Print one JSON object a line: name, value, unit, conditions
     #[arg(long)]
     json: bool,
@@ -74,28 +81,26 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
         services: args.services,
         jobs: args.jobs,
     };
-    let rounds = stop
-        .run_until_cancelled(Box::pin(rounds(&plane, size, args.rounds)))
-        .await;
+    let rounds = stop.run_until_cancelled(Box::pin(rounds(&plane, size, &args))).await;
     let left = plane.leave(args.rounds).await;
     let rounds = rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
     left?;
     figures::report("control_plane", &rounds, args.json).map(drop)
 }
 
-async fn rounds(plane: &Plane, size: Size, number: u32) -> Result<Vec<Round>, Failure> {
+async fn rounds(plane: &Plane, size: Size, args: &Args) -> Result<Vec<Round>, Failure> {
     alone::check(&plane.client).await?;
     let loads = [(size, NAMESPACES), (size.doubled(), 2 * NAMESPACES)];
     let mut rounds = Vec::new();
-    for (index, (size, namespaces)) in (0..number).zip(loads.into_iter().cycle()) {
-        let taken = round(plane, index + 1, size, namespaces).await?;
+    for (index, (size, namespaces)) in (0..args.rounds).zip(loads.into_iter().cycle()) {
+        let taken = round(plane, index + 1, size, namespaces, args.unmanaged).await?;
         rounds.push(taken.repeated(index / 2));
     }
     Ok(rounds)
 }
 
 /// A round with a load of this size, in so many namespaces at most.
-async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32) -> Result<Round, Failure> {
+async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32, unmanaged: bool) -> Result<Round, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::new(error, "see whether the disk is full"))?;
     let namespace = plane.namespace(number).await?;
     let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
@@ -112,31 +117,24 @@ async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32) -> Resul
             &load_of(&namespace),
             [ObjectKind::DEPLOYMENT, ObjectKind::SERVICE, ObjectKind::POD],
         ),
-        manager: Manager::start(&setup).await?,
         families: load.families()?,
         round: Round::new(conditions),
         load,
     };
-    say(number, "declaring");
-    bench.declare().await?;
-    for churn in &CHURNS {
-        say(number, "editing");
-        bench.edit(churn).await?;
-        say(number, "deleting all children");
-        bench.make_again(churn).await?;
+    if unmanaged {
+        bench.unmanaged(number).await?;
+    } else {
+        let manager = Manager::start(&setup).await?;
+        bench.managed(number, &manager).await?;
+        manager.end().await;
     }
-    bench.costs().await?;
-    say(number, "deleting everything");
-    bench.empty().await?;
-    let Bench { manager, round, .. } = bench;
     say(number, "cleaning up");
-    manager.end().await;
     plane.clean(number).await?;
     say(number, "done");
-    Ok(round)
+    Ok(bench.round)
 }
 
-fn say(round: u32, what: &str) {
+pub(super) fn say(round: u32, what: &str) {
     super::say(&format!("round {round}: {what}"));
 }
 
@@ -163,78 +161,98 @@ impl Churn {
     }
 }
 
-/// How long after this the last child became as it is.
-fn last_change(seen: &Seen, begun: Instant) -> Duration {
-    let children = seen.values().filter(|child| Families::ours(&child.owner.0));
-    let last = children.map(|child| child.since).max();
-    last.unwrap_or(begun).saturating_duration_since(begun)
-}
-
 /// A round under way.
-struct Bench<'a> {
-    plane: &'a Plane,
-    watched: Watched,
-    manager: Manager,
-    families: Families,
+pub(super) struct Bench<'a> {
+    pub(super) plane: &'a Plane,
+    pub(super) watched: Watched,
+    pub(super) families: Families,
+    pub(super) load: Load,
     round: Round,
-    load: Load,
 }
 
 impl Bench<'_> {
     /// Takes down a figure, and says it at once: whoever interrupts a long bench knows what there was until then.
-    fn took(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+    pub(super) fn took(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         let name = name.into();
         super::say(&format!("{name}: {value:.1} {unit}"));
         self.round.took(name, value, unit);
     }
 
+    /// All that is asked of a manager.
+    async fn managed(&mut self, number: u32, manager: &Manager) -> Result<(), Failure> {
+        say(number, "declaring");
+        self.declare(manager).await?;
+        for churn in &CHURNS {
+            say(number, "editing");
+            self.edit(churn, manager).await?;
+            say(number, "deleting all children");
+            self.make_again(churn, manager).await?;
+        }
+        self.costs(manager).await?;
+        say(number, "deleting everything");
+        self.empty(manager).await
+    }
+
     /// From the first resource that is declared to the last child that is there.
-    async fn declare(&mut self) -> Result<(), Failure> {
+    async fn declare(&mut self, manager: &Manager) -> Result<(), Failure> {
         for (namespace, kind, object) in self.load.shared() {
             self.create(namespace, kind, object).await?;
         }
         let begun = Instant::now();
-        stream::iter(self.load.resources())
-            .map(|(namespace, kind, object)| self.create(namespace, kind, object))
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<()>()
-            .await?;
+        self.declare_all().await?;
         let declared = begun.elapsed();
         self.watched
             .until("all children", PATIENCE, |seen| self.families.complete(seen))
             .await?;
-        let present = last_change(&self.watched.seen(), begun);
+        let present = Families::last_change(&self.watched.seen(), begun);
         let number = f64::from(self.load.size.services + self.load.size.jobs);
         self.took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
         self.took("children_present_seconds", present.as_secs_f64(), "s");
-        self.settle("children_settled_seconds", begun).await?;
-        let memory = self.manager.costs.memory()?;
+        self.settle("children_settled_seconds", begun, manager).await?;
+        let memory = manager.costs.memory()?;
         self.took("manager_rss_bytes", memory.resident, "bytes");
         Ok(())
     }
 
-    /// Waits until neither Kubernetes nor the manager has anything left to do, and says after how long that was. The pods that
-    /// follow from Deployments take longer than these, and what is measured next would be measured beside what is left of them:
-    /// the more of it, the larger the load.
-    async fn settle(&mut self, figure: impl Into<String>, begun: Instant) -> Result<(), Failure> {
+    /// Waits until neither Kubernetes nor the manager has anything left to do, and says after how long that was.
+    async fn settle(&mut self, figure: impl Into<String>, begun: Instant, manager: &Manager) -> Result<(), Failure> {
+        self.still(figure, begun).await?;
+        manager.quiet().await;
+        Ok(())
+    }
+
+    /// Waits until Kubernetes has nothing left to do, and says after how long that was. The pods that follow from Deployments
+    /// take longer than these, and what is measured next would be measured beside what is left of them: the more of it, the
+    /// larger the load.
+    pub(super) async fn still(&mut self, figure: impl Into<String>, begun: Instant) -> Result<(), Failure> {
         let last = self.watched.still(STILL, PATIENCE).await?;
-        self.manager.quiet().await;
         self.took(figure, last.saturating_duration_since(begun).as_secs_f64(), "s");
         Ok(())
     }
 
-    async fn create(&self, namespace: &str, kind: ObjectKind, object: Value) -> Result<(), Failure> {
+    /// Declares all services and jobs, and says what the API server made of each.
+    pub(super) async fn declare_all(&self) -> Result<Vec<DynamicObject>, Failure> {
+        stream::iter(self.load.resources())
+            .map(|(namespace, kind, object)| self.create(namespace, kind, object))
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    pub(super) async fn create(
+        &self,
+        namespace: &str,
+        kind: ObjectKind,
+        object: Value,
+    ) -> Result<DynamicObject, Failure> {
         let object = serde_json::from_value(object)
             .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
         let api = self.plane.api(kind, namespace);
-        api.create(&PostParams::default(), &object)
-            .await
-            .map(drop)
-            .map_err(refused)
+        api.create(&PostParams::default(), &object).await.map_err(refused)
     }
 
     /// Edits every service; an edit is done when the Deployment at the edge carries it.
-    async fn edit(&mut self, churn: &Churn) -> Result<(), Failure> {
+    async fn edit(&mut self, churn: &Churn, manager: &Manager) -> Result<(), Failure> {
         let edit = self.load.edit(churn.image);
         let begun = Instant::now();
         let sent: Vec<(String, Instant)> = stream::iter(self.load.services())
@@ -280,11 +298,11 @@ impl Bench<'_> {
         );
         self.took(churn.named("edit_to_child_p50_seconds"), percentile(&waits, 50), "s");
         self.took(churn.named("edit_to_child_p99_seconds"), percentile(&waits, 99), "s");
-        self.settle(churn.named("edits_settled_seconds"), begun).await
+        self.settle(churn.named("edits_settled_seconds"), begun, manager).await
     }
 
     /// Deletes all children at once; they are made again when each is there under another uid.
-    async fn make_again(&mut self, churn: &Churn) -> Result<(), Failure> {
+    async fn make_again(&mut self, churn: &Churn, manager: &Manager) -> Result<(), Failure> {
         let before = self.watched.seen();
         let begun = Instant::now();
         // The very ones: what was made again under the name meanwhile stays.
@@ -306,10 +324,11 @@ impl Bench<'_> {
                     .complete_among(new.map(|(key, child)| (key.kind, child.owner.0.as_str())))
             })
             .await?;
-        let again = last_change(&self.watched.seen(), begun);
+        let again = Families::last_change(&self.watched.seen(), begun);
         self.took(churn.named("recreate_seconds"), again.as_secs_f64(), "s");
-        self.settle(churn.named("recreate_settled_seconds"), begun).await?;
-        let memory = self.manager.costs.memory()?;
+        self.settle(churn.named("recreate_settled_seconds"), begun, manager)
+            .await?;
+        let memory = manager.costs.memory()?;
         self.took(churn.named("manager_rss_after_churn_bytes"), memory.resident, "bytes");
         Ok(())
     }
@@ -330,12 +349,12 @@ impl Bench<'_> {
     }
 
     /// What the manager cost so far.
-    async fn costs(&mut self) -> Result<(), Failure> {
-        let counted = self.manager.counted().await?;
-        let memory = self.manager.costs.memory()?;
+    async fn costs(&mut self, manager: &Manager) -> Result<(), Failure> {
+        let counted = manager.counted().await?;
+        let memory = manager.costs.memory()?;
         self.took("manager_rss_peak_bytes", memory.peak, "bytes");
-        self.took("manager_cpu_seconds", self.manager.costs.processor_seconds()?, "s");
-        if let Some(depth) = self.manager.deepest_queue() {
+        self.took("manager_cpu_seconds", manager.costs.processor_seconds()?, "s");
+        if let Some(depth) = manager.deepest_queue() {
             self.took("queue_depth_peak", depth, "resources");
         }
         let calls = counted.by("skerry_api_requests_total", "verb");
@@ -349,7 +368,17 @@ impl Bench<'_> {
     }
 
     /// Deletes everything that was declared.
-    async fn empty(&mut self) -> Result<(), Failure> {
+    async fn empty(&mut self, manager: &Manager) -> Result<(), Failure> {
+        let begun = Instant::now();
+        self.delete_all().await?;
+        self.settle("emptied_settled_seconds", begun, manager).await?;
+        let memory = manager.costs.memory()?;
+        self.took("manager_rss_emptied_bytes", memory.resident, "bytes");
+        Ok(())
+    }
+
+    /// Deletes all services and jobs, and waits for the end of their children.
+    pub(super) async fn delete_all(&self) -> Result<(), Failure> {
         let resources = self.load.resources().map(|(namespace, kind, resource)| {
             let name = resource.pointer("/metadata/name").and_then(Value::as_str);
             let key = Key {
@@ -359,15 +388,10 @@ impl Bench<'_> {
             };
             (key, DeleteParams::background())
         });
-        let begun = Instant::now();
         self.delete(resources).await?;
         let ours = |seen: &Seen| seen.values().filter(|child| Families::ours(&child.owner.0)).count();
         self.watched
             .until("the end of all children", PATIENCE, |seen| ours(seen) == 0)
-            .await?;
-        self.settle("emptied_settled_seconds", begun).await?;
-        let memory = self.manager.costs.memory()?;
-        self.took("manager_rss_emptied_bytes", memory.resident, "bytes");
-        Ok(())
+            .await
     }
 }

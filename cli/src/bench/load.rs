@@ -1,9 +1,10 @@
 //! What the bench declares: services and jobs as users write them, and how many children each has.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
-use skerry_workloads::{Children, ObjectKind, Settings};
+use skerry_workloads::{Child, Children, ObjectKind, Settings};
+use tokio::time::Instant;
 
 use super::children::Seen;
 use crate::failure::Failure;
@@ -120,24 +121,34 @@ impl Load {
 
     /// The children of one service and of one job, by the decision itself.
     fn family_of_each(&self) -> Result<BTreeMap<ObjectKind, Family>, Failure> {
-        let mut documents: Vec<Value> = shared(&self.edge).into_iter().map(|(_, object)| object).collect();
-        documents.extend([self.service(0), self.job(0)]);
-        let plans = skerry_workloads::offline(&documents, &Settings::default())
-            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
         let mut families = BTreeMap::new();
-        for (title, plan) in plans {
-            let Some(kind) = [SERVICE, JOB].into_iter().find(|kind| title.starts_with(kind.kind)) else {
-                continue;
-            };
+        for (kind, resource) in [(SERVICE, self.service(0)), (JOB, self.job(0))] {
             let mut family = Family::new();
-            if let Children::Exactly(children) = plan.children {
-                for child in children {
-                    *family.entry(child.kind).or_default() += 1;
-                }
+            for child in self.children(resource)? {
+                *family.entry(child.kind).or_default() += 1;
             }
             families.insert(kind, family);
         }
         Ok(families)
+    }
+
+    /// The children of a service or a job, by the decision itself.
+    pub(super) fn children(&self, resource: Value) -> Result<Vec<Child>, Failure> {
+        let namespace = resource.pointer("/metadata/namespace").cloned();
+        let shared = shared(&self.edge).into_iter().map(|(_, mut object)| {
+            if let (Some(namespace), Some(metadata)) = (&namespace, object.pointer_mut("/metadata")) {
+                metadata["namespace"] = namespace.clone();
+            }
+            object
+        });
+        let documents: Vec<Value> = shared.chain([resource]).collect();
+        let plans = skerry_workloads::offline(&documents, &Settings::default())
+            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let children = plans.into_iter().filter_map(|(_, plan)| match plan.children {
+            Children::Exactly(children) => Some(children),
+            Children::Unchanged => None,
+        });
+        Ok(children.flatten().collect())
     }
 }
 
@@ -148,6 +159,13 @@ impl Families {
     /// Whether a resource of this kind is among what is declared.
     pub(super) fn ours(owner: &str) -> bool {
         [SERVICE.kind, JOB.kind].contains(&owner)
+    }
+
+    /// How long after this the last child became as it is.
+    pub(super) fn last_change(seen: &Seen, begun: Instant) -> Duration {
+        let children = seen.values().filter(|child| Self::ours(&child.owner.0));
+        let last = children.map(|child| child.since).max();
+        last.unwrap_or(begun).saturating_duration_since(begun)
     }
 
     /// Whether all children are among what was seen.

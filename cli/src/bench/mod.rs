@@ -12,6 +12,7 @@ mod figures;
 mod load;
 mod manager;
 mod place;
+mod unmanaged;
 
 use crate::{failure::Failure, signals};
 

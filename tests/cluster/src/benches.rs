@@ -34,6 +34,9 @@ pub struct Sizes {
     /// were up to a quarter apart. Once each with a load that tells of no speed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=9))]
     rounds: u32,
+    /// The manager's bench: the same children without a manager, which is not judged.
+    #[arg(long)]
+    unmanaged: bool,
     /// The edge link's bench: nodes.
     #[arg(long, default_value_t = 1000)]
     nodes: u32,
@@ -49,10 +52,19 @@ impl Sizes {
     /// The manager's bench, and what it measures, built unless it is given.
     pub fn manager(self) -> anyhow::Result<Bench> {
         let Self {
-            services, jobs, rounds, ..
+            services,
+            jobs,
+            rounds,
+            unmanaged,
+            ..
         } = self;
+        let subject = if unmanaged {
+            Subject::Unmanaged { services, jobs, rounds }
+        } else {
+            Subject::Manager { services, jobs, rounds }
+        };
         Ok(Bench {
-            subject: Subject::Manager { services, jobs, rounds },
+            subject,
             skerry: self.skerry()?,
         })
     }
@@ -87,6 +99,7 @@ pub struct Bench {
 #[derive(Debug, Serialize, Deserialize)]
 enum Subject {
     Manager { services: u32, jobs: u32, rounds: u32 },
+    Unmanaged { services: u32, jobs: u32, rounds: u32 },
     Edge { nodes: u32, objects: u32 },
 }
 
@@ -134,7 +147,10 @@ impl Bench {
             .arg(plane.access().admin);
         let figures = figures(bench.stdout(Stdio::piped()))?;
         plane.check()?;
-        let broken = self.subject.bounds().broken(&figures, self.subject.is_large());
+        let Some(bounds) = self.subject.bounds() else {
+            return Ok(true);
+        };
+        let broken = bounds.broken(&figures, self.subject.is_large());
         for broken in &broken {
             println!("error: {broken}");
         }
@@ -173,31 +189,34 @@ fn read(told: Option<impl Read>) -> anyhow::Result<Vec<Figure>> {
 const LARGE: u32 = 300;
 
 impl Subject {
-    fn bounds(&self) -> Bounds {
+    /// What is judged: nothing of a control plane by itself.
+    fn bounds(&self) -> Option<Bounds> {
         match self {
-            Self::Manager { .. } => MANAGER,
-            Self::Edge { .. } => EDGE,
+            Self::Manager { .. } => Some(MANAGER),
+            Self::Unmanaged { .. } => None,
+            Self::Edge { .. } => Some(EDGE),
         }
     }
 
     /// Whether the load tells of speed and memory.
     fn is_large(&self) -> bool {
         match self {
-            Self::Manager { services, .. } => *services >= LARGE,
+            Self::Manager { services, .. } | Self::Unmanaged { services, .. } => *services >= LARGE,
             Self::Edge { nodes, .. } => *nodes >= LARGE,
         }
     }
 
     fn arguments(&self) -> Vec<String> {
         match self {
-            Self::Manager { services, jobs, rounds } => {
+            Self::Manager { services, jobs, rounds } | Self::Unmanaged { services, jobs, rounds } => {
+                let unmanaged = matches!(self, Self::Unmanaged { .. }).then(|| "--unmanaged".to_owned());
                 let rounds = self.is_large().then(|| format!("--rounds={rounds}"));
                 let load = [
                     "control-plane".to_owned(),
                     format!("--services={services}"),
                     format!("--jobs={jobs}"),
                 ];
-                load.into_iter().chain(rounds).collect()
+                load.into_iter().chain(rounds).chain(unmanaged).collect()
             }
             Self::Edge { nodes, objects } => vec![
                 "edge".to_owned(),
@@ -214,14 +233,14 @@ impl Subject {
     fn controllers<'a>(&self, asked: &'a Processors, ours: &'a Processors) -> &'a Processors {
         match self {
             // What follows from the manager's children is not measured, and its share of the API server is enough.
-            Self::Manager { .. } => ours,
+            Self::Manager { .. } | Self::Unmanaged { .. } => ours,
             Self::Edge { .. } => asked,
         }
     }
 
     fn memory(&self) -> Memory {
         match self {
-            Self::Manager { .. } => USUAL,
+            Self::Manager { .. } | Self::Unmanaged { .. } => USUAL,
             Self::Edge { .. } => ALONE,
         }
     }
@@ -229,7 +248,7 @@ impl Subject {
     /// The controllers that would be in the way.
     fn without(&self) -> &'static [&'static str] {
         match self {
-            Self::Manager { .. } => &[],
+            Self::Manager { .. } | Self::Unmanaged { .. } => &[],
             // The nodes that run no pods are simulated, all thousand of them.
             Self::Edge { .. } => &["deployment-controller"],
         }
@@ -238,6 +257,10 @@ impl Subject {
     /// How the figures are to be read.
     fn preface(&self) -> &'static str {
         match self {
+            Self::Unmanaged { .. } => {
+                "What the manager's bench asks of a control plane, without a manager: etcd and the API server on one half of \
+                 the cores; controllers, scheduler, the bench and the stand-in nodes on the other."
+            }
             Self::Manager { .. } => {
                 "The manager's bench on a control plane of its own: etcd and the API server on one half of the cores; \
                  controllers, scheduler, the bench, the manager and the stand-in nodes on the other."
@@ -344,5 +367,16 @@ mod tests {
             let asked = arguments.iter().any(|argument| argument == "--rounds=3");
             assert_eq!(asked, repeated, "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn a_control_plane_without_a_manager_is_asked_for_the_same_and_not_judged() {
+        let (services, jobs, rounds) = (LARGE, 1, 3);
+        let managed = Subject::Manager { services, jobs, rounds };
+        let unmanaged = Subject::Unmanaged { services, jobs, rounds };
+        let mut arguments = managed.arguments();
+        arguments.push("--unmanaged".to_owned());
+        assert_eq!(unmanaged.arguments(), arguments);
+        assert!(managed.bounds().is_some() && unmanaged.bounds().is_none());
     }
 }

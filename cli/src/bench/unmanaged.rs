@@ -1,0 +1,66 @@
+//! The children of a load without a manager: how long the control plane takes for them by itself, and how that grows.
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use skerry_crds::names;
+use skerry_workloads::Make;
+use tokio::time::Instant;
+
+use super::{
+    control_plane::{Bench, PATIENCE, say},
+    load::Families,
+    place::refused,
+};
+use crate::failure::Failure;
+
+/// Resources whose children are written at once: as many as the manager has passes.
+const AT_ONCE: usize = 16;
+
+impl Bench<'_> {
+    /// Declares everything, writes what follows from it as a manager would that need neither watch nor look nor tell, and
+    /// deletes it again. No manager may run meanwhile.
+    pub(super) async fn unmanaged(&mut self, number: u32) -> Result<(), Failure> {
+        say(number, "writing all children without a manager");
+        let begun = Instant::now();
+        let owners = self.declare_all().await?;
+        stream::iter(owners)
+            .map(|owner| self.write_children(owner))
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        self.watched
+            .until("all children", PATIENCE, |seen| self.families.complete(seen))
+            .await?;
+        let present = Families::last_change(&self.watched.seen(), begun);
+        self.took("unmanaged_children_present_seconds", present.as_secs_f64(), "s");
+        self.still("unmanaged_children_settled_seconds", begun).await?;
+        say(number, "deleting everything");
+        let emptying = Instant::now();
+        self.delete_all().await?;
+        self.still("unmanaged_emptied_settled_seconds", emptying).await
+    }
+
+    /// Writes the children of one resource, one after the other, as the manager does.
+    async fn write_children(&self, owner: DynamicObject) -> Result<(), Failure> {
+        let namespace = owner.namespace().unwrap_or_default();
+        let resource =
+            serde_json::to_value(&owner).map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        for child in self.load.children(resource)? {
+            match child.make {
+                Make::Apply(body) => {
+                    let how = PatchParams::apply(names::MANAGER).force();
+                    let api = self.plane.api(child.kind, &namespace);
+                    let applied = api.patch(&child.name, &how, &Patch::Apply(&body)).await;
+                    applied.map(drop).map_err(refused)?;
+                }
+                Make::Create(body) => drop(self.create(&namespace, child.kind, body).await?),
+                Make::Keep => {}
+            }
+        }
+        Ok(())
+    }
+}
