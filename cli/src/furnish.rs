@@ -35,11 +35,14 @@ pub(crate) fn images(file: Option<&Path>) -> Result<Images, Failure> {
     Ok(images)
 }
 
-/// Installs ours.
+/// Installs ours. What is there stays: the kubeconfig is written before, and whoever reads it may be faster.
 pub(crate) async fn definitions(client: &Client) -> Result<(), Failure> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for crd in skerry_crds::all() {
-        api.create(&PostParams::default(), crd).await.map_err(refused)?;
+        match api.create(&PostParams::default(), crd).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            created => created.map(drop).map_err(refused)?,
+        }
     }
     Ok(())
 }
@@ -63,5 +66,25 @@ fn join_anew(node: &SandboxNode) -> Result<(), Failure> {
     match std::fs::remove_dir_all(&store) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unusable(&store, &error)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::ListParams;
+    use skerry_sandbox::ApiServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn definitions_that_somebody_installed_first_are_no_failure() {
+        let client = ApiServer::new().client();
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        api.create(&PostParams::default(), &skerry_crds::all()[0])
+            .await
+            .unwrap();
+        definitions(&client).await.unwrap();
+        let installed = api.list_metadata(&ListParams::default()).await.unwrap();
+        assert_eq!(installed.items.len(), skerry_crds::all().len());
     }
 }
