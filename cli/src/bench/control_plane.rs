@@ -1,7 +1,8 @@
 //! `skerry bench control-plane`: the manager on a control plane, with a load and with twice that, in turn.
 //!
 //! Each round has a manager, namespaces and a load of its own: declared, edited, its children deleted all at once, and
-//! made again. Or it has no manager, and the bench writes the children. The nodes are stand-ins; the manager, the API server and the controllers are what they are.
+//! made again. Or it has no manager, and the bench writes the children. The nodes are stand-ins; the manager, the API server
+//! and the controllers are what they are.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -32,7 +33,7 @@ const NAMESPACES: u32 = 10;
 /// Requests of the bench at once: about what many users together send.
 const AT_ONCE: usize = 32;
 /// Whatever takes longer has failed.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1800);
+const PATIENCE: Duration = Duration::from_secs(1800);
 /// With nothing told of any child, Deployment or pod for so long, Kubernetes is taken to have nothing left to do.
 const STILL: Duration = Duration::from_secs(3);
 /// The images that all services get at the edge, one after the other, and how the figures of that are told apart: what stays
@@ -101,10 +102,7 @@ async fn rounds(plane: &Plane, size: Size, args: &Args) -> Result<Vec<Round>, Fa
 
 /// A round with a load of this size, in so many namespaces at most.
 async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32, unmanaged: bool) -> Result<Round, Failure> {
-    let folder = tempfile::tempdir().map_err(|error| Failure::new(error, "see whether the disk is full"))?;
     let namespace = plane.namespace(number).await?;
-    let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
-    let setup = Setup::new(&kubeconfig, &namespace, folder.path())?.everywhere();
     let namespaces = plane
         .namespaces_of_load(&namespace, size.services.min(namespaces))
         .await?;
@@ -124,6 +122,9 @@ async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32, unmanage
     if unmanaged {
         bench.unmanaged(number).await?;
     } else {
+        let folder = tempfile::tempdir().map_err(|error| Failure::new(error, "see whether the disk is full"))?;
+        let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
+        let setup = Setup::new(&kubeconfig, &namespace, folder.path())?.everywhere();
         let manager = Manager::start(&setup).await?;
         bench.managed(number, &manager).await?;
         manager.end().await;
@@ -164,15 +165,15 @@ impl Churn {
 /// A round under way.
 pub(super) struct Bench<'a> {
     pub(super) plane: &'a Plane,
-    pub(super) watched: Watched,
-    pub(super) families: Families,
+    watched: Watched,
+    families: Families,
     pub(super) load: Load,
     round: Round,
 }
 
 impl Bench<'_> {
     /// Takes down a figure, and says it at once: whoever interrupts a long bench knows what there was until then.
-    pub(super) fn took(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+    fn took(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         let name = name.into();
         super::say(&format!("{name}: {value:.1} {unit}"));
         self.round.took(name, value, unit);
@@ -201,16 +202,22 @@ impl Bench<'_> {
         let begun = Instant::now();
         self.declare_all().await?;
         let declared = begun.elapsed();
+        let number = f64::from(self.load.size.services + self.load.size.jobs);
+        self.took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
+        self.present("children_present_seconds", begun).await?;
+        self.settle("children_settled_seconds", begun, manager).await?;
+        let memory = manager.costs.memory()?;
+        self.took("manager_rss_bytes", memory.resident, "bytes");
+        Ok(())
+    }
+
+    /// Waits until all children are there, and says after how long that was.
+    pub(super) async fn present(&mut self, figure: &str, begun: Instant) -> Result<(), Failure> {
         self.watched
             .until("all children", PATIENCE, |seen| self.families.complete(seen))
             .await?;
         let present = Families::last_change(&self.watched.seen(), begun);
-        let number = f64::from(self.load.size.services + self.load.size.jobs);
-        self.took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
-        self.took("children_present_seconds", present.as_secs_f64(), "s");
-        self.settle("children_settled_seconds", begun, manager).await?;
-        let memory = manager.costs.memory()?;
-        self.took("manager_rss_bytes", memory.resident, "bytes");
+        self.took(figure, present.as_secs_f64(), "s");
         Ok(())
     }
 

@@ -11,8 +11,7 @@ use skerry_workloads::Make;
 use tokio::time::Instant;
 
 use super::{
-    control_plane::{Bench, PATIENCE, say},
-    load::Families,
+    control_plane::{Bench, say},
     place::refused,
 };
 use crate::failure::Failure;
@@ -32,11 +31,7 @@ impl Bench<'_> {
             .buffer_unordered(AT_ONCE)
             .try_collect::<()>()
             .await?;
-        self.watched
-            .until("all children", PATIENCE, |seen| self.families.complete(seen))
-            .await?;
-        let present = Families::last_change(&self.watched.seen(), begun);
-        self.took("unmanaged_children_present_seconds", present.as_secs_f64(), "s");
+        self.present("unmanaged_children_present_seconds", begun).await?;
         self.still("unmanaged_children_settled_seconds", begun).await?;
         say(number, "deleting everything");
         let emptying = Instant::now();

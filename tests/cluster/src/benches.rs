@@ -58,13 +58,13 @@ impl Sizes {
             unmanaged,
             ..
         } = self;
-        let subject = if unmanaged {
-            Subject::Unmanaged { services, jobs, rounds }
-        } else {
-            Subject::Manager { services, jobs, rounds }
-        };
         Ok(Bench {
-            subject,
+            subject: Subject::ControlPlane {
+                services,
+                jobs,
+                rounds,
+                unmanaged,
+            },
             skerry: self.skerry()?,
         })
     }
@@ -98,9 +98,16 @@ pub struct Bench {
 /// What is measured, and how large the load is.
 #[derive(Debug, Serialize, Deserialize)]
 enum Subject {
-    Manager { services: u32, jobs: u32, rounds: u32 },
-    Unmanaged { services: u32, jobs: u32, rounds: u32 },
-    Edge { nodes: u32, objects: u32 },
+    ControlPlane {
+        services: u32,
+        jobs: u32,
+        rounds: u32,
+        unmanaged: bool,
+    },
+    Edge {
+        nodes: u32,
+        objects: u32,
+    },
 }
 
 impl Bench {
@@ -108,10 +115,11 @@ impl Bench {
     /// speed.
     pub fn shortened() -> anyhow::Result<Self> {
         Ok(Self {
-            subject: Subject::Manager {
+            subject: Subject::ControlPlane {
                 services: 2,
                 jobs: 1,
                 rounds: 2,
+                unmanaged: false,
             },
             skerry: command_line()?,
         })
@@ -192,8 +200,7 @@ impl Subject {
     /// What is judged: nothing of a control plane by itself.
     fn bounds(&self) -> Option<Bounds> {
         match self {
-            Self::Manager { .. } => Some(MANAGER),
-            Self::Unmanaged { .. } => None,
+            Self::ControlPlane { unmanaged, .. } => (!unmanaged).then_some(MANAGER),
             Self::Edge { .. } => Some(EDGE),
         }
     }
@@ -201,15 +208,20 @@ impl Subject {
     /// Whether the load tells of speed and memory.
     fn is_large(&self) -> bool {
         match self {
-            Self::Manager { services, .. } | Self::Unmanaged { services, .. } => *services >= LARGE,
+            Self::ControlPlane { services, .. } => *services >= LARGE,
             Self::Edge { nodes, .. } => *nodes >= LARGE,
         }
     }
 
     fn arguments(&self) -> Vec<String> {
         match self {
-            Self::Manager { services, jobs, rounds } | Self::Unmanaged { services, jobs, rounds } => {
-                let unmanaged = matches!(self, Self::Unmanaged { .. }).then(|| "--unmanaged".to_owned());
+            Self::ControlPlane {
+                services,
+                jobs,
+                rounds,
+                unmanaged,
+            } => {
+                let unmanaged = unmanaged.then(|| "--unmanaged".to_owned());
                 let rounds = self.is_large().then(|| format!("--rounds={rounds}"));
                 let load = [
                     "control-plane".to_owned(),
@@ -233,14 +245,14 @@ impl Subject {
     fn controllers<'a>(&self, asked: &'a Processors, ours: &'a Processors) -> &'a Processors {
         match self {
             // What follows from the manager's children is not measured, and its share of the API server is enough.
-            Self::Manager { .. } | Self::Unmanaged { .. } => ours,
+            Self::ControlPlane { .. } => ours,
             Self::Edge { .. } => asked,
         }
     }
 
     fn memory(&self) -> Memory {
         match self {
-            Self::Manager { .. } | Self::Unmanaged { .. } => USUAL,
+            Self::ControlPlane { .. } => USUAL,
             Self::Edge { .. } => ALONE,
         }
     }
@@ -248,7 +260,7 @@ impl Subject {
     /// The controllers that would be in the way.
     fn without(&self) -> &'static [&'static str] {
         match self {
-            Self::Manager { .. } | Self::Unmanaged { .. } => &[],
+            Self::ControlPlane { .. } => &[],
             // The nodes that run no pods are simulated, all thousand of them.
             Self::Edge { .. } => &["deployment-controller"],
         }
@@ -257,11 +269,11 @@ impl Subject {
     /// How the figures are to be read.
     fn preface(&self) -> &'static str {
         match self {
-            Self::Unmanaged { .. } => {
+            Self::ControlPlane { unmanaged: true, .. } => {
                 "What the manager's bench asks of a control plane, without a manager: etcd and the API server on one half of \
                  the cores; controllers, scheduler, the bench and the stand-in nodes on the other."
             }
-            Self::Manager { .. } => {
+            Self::ControlPlane { .. } => {
                 "The manager's bench on a control plane of its own: etcd and the API server on one half of the cores; \
                  controllers, scheduler, the bench, the manager and the stand-in nodes on the other."
             }
@@ -310,10 +322,11 @@ mod tests {
     #[test]
     fn nobody_shares_cores_with_the_api_server_but_controllers_whose_work_counts() {
         let (asked, ours) = halves(4);
-        let manager = Subject::Manager {
+        let manager = Subject::ControlPlane {
             services: 1,
             jobs: 1,
             rounds: 2,
+            unmanaged: false,
         };
         assert_eq!(manager.controllers(&asked, &ours), &ours);
         let edge = Subject::Edge { nodes: 5, objects: 7 };
@@ -345,10 +358,11 @@ mod tests {
             assert!(arguments.iter().any(|argument| argument == wanted), "{arguments:?}");
         }
         assert!(
-            Subject::Manager {
+            Subject::ControlPlane {
                 services: 1,
                 jobs: 1,
-                rounds: 2
+                rounds: 2,
+                unmanaged: false
             }
             .without()
             .is_empty()
@@ -358,10 +372,11 @@ mod tests {
     #[test]
     fn a_load_that_tells_of_speed_is_measured_again_and_again() {
         for (services, repeated) in [(LARGE, true), (LARGE - 1, false)] {
-            let manager = Subject::Manager {
+            let manager = Subject::ControlPlane {
                 services,
                 jobs: 1,
                 rounds: 3,
+                unmanaged: false,
             };
             let arguments = manager.arguments();
             let asked = arguments.iter().any(|argument| argument == "--rounds=3");
@@ -372,8 +387,12 @@ mod tests {
     #[test]
     fn a_control_plane_without_a_manager_is_asked_for_the_same_and_not_judged() {
         let (services, jobs, rounds) = (LARGE, 1, 3);
-        let managed = Subject::Manager { services, jobs, rounds };
-        let unmanaged = Subject::Unmanaged { services, jobs, rounds };
+        let [managed, unmanaged] = [false, true].map(|unmanaged| Subject::ControlPlane {
+            services,
+            jobs,
+            rounds,
+            unmanaged,
+        });
         let mut arguments = managed.arguments();
         arguments.push("--unmanaged".to_owned());
         assert_eq!(unmanaged.arguments(), arguments);
