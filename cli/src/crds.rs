@@ -4,6 +4,6 @@ use crate::failure::{Failure, print};
 
 /// Prints them as YAML documents.
 pub(crate) fn run() -> Result<(), Failure> {
-    let yaml = skerry_crds::yaml().map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+    let yaml = skerry_crds::yaml().map_err(Failure::defect)?;
     print(&yaml)
 }

@@ -19,6 +19,11 @@ impl Failure {
         }
     }
 
+    /// What cannot be, and is.
+    pub(crate) fn defect(sentence: impl Display) -> Self {
+        Self::new(sentence, "this is a defect: please report it")
+    }
+
     /// Wrong usage that only shows when arguments are seen together.
     pub(crate) fn usage(sentence: impl Display, hint: impl Display) -> Self {
         Self {

@@ -56,7 +56,7 @@ pub(crate) async fn node(node: &SandboxNode) -> Result<(), Failure> {
     };
     tokio::task::spawn_blocking(move || skerry_workers::materials::write_data(&args))
         .await
-        .map_err(|error| Failure::new(error, "this is a defect: please report it"))?
+        .map_err(Failure::defect)?
         .map_err(|error| Failure::new(format!("{error:#}"), "see whether the disk is full"))
 }
 

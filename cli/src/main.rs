@@ -69,12 +69,11 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<(), Failure> {
-    let defect = "this is a defect: please report it";
     // One TLS provider, chosen before anything can ask for it.
     rustls::crypto::ring::default_provider()
         .install_default()
-        .map_err(|_| Failure::new("a TLS provider was installed twice", defect))?;
-    let runtime = || tokio::runtime::Runtime::new().map_err(|error| Failure::new(error, defect));
+        .map_err(|_| Failure::defect("a TLS provider was installed twice"))?;
+    let runtime = || tokio::runtime::Runtime::new().map_err(Failure::defect);
     match command {
         Command::Demo(args) => runtime()?.block_on(demo::run(args)),
         Command::Sandbox(args) => runtime()?.block_on(sandbox::run(args)),

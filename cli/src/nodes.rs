@@ -168,7 +168,7 @@ fn failure(error: &IdentityError) -> Failure {
             "put back what was there; a manager makes the authority where the Secret is absent"
         }
         IdentityError::Authority(_) => "correct the name",
-        _ => "this is a defect: please report it",
+        _ => return Failure::defect(error),
     };
     Failure::new(error, hint)
 }

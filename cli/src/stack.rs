@@ -248,7 +248,7 @@ impl Stack {
     pub(crate) fn node(&self, name: &str) -> Result<&Arc<SandboxNode>, Failure> {
         self.sandbox
             .node(name)
-            .ok_or_else(|| Failure::new(format!("there is no node {name}"), "this is a defect: please report it"))
+            .ok_or_else(|| Failure::defect(format!("there is no node {name}")))
     }
 
     /// Waits until nodes are ready and, if they are ours, the parts are connected.
@@ -290,8 +290,7 @@ impl Stack {
 
     /// Applies a manifest of one or more documents, as `kubectl apply --server-side` does.
     pub(crate) async fn apply(&self, manifest: &str) -> Result<(), Failure> {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(manifest)
-            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(manifest).map_err(Failure::defect)?;
         for document in documents {
             let object: DynamicObject =
                 serde_json::from_value(document).map_err(|error| Failure::new(error, "the example is broken"))?;
@@ -365,8 +364,5 @@ pub(crate) fn unusable(path: &Path, error: &std::io::Error) -> Failure {
 /// The sandbox's API server refused what ought to be right.
 #[expect(clippy::needless_pass_by_value, reason = "in the shape that `map_err` takes")]
 pub(crate) fn refused(error: kube::Error) -> Failure {
-    Failure::new(
-        format!("the sandbox's API server refused: {error}"),
-        "this is a defect: please report it",
-    )
+    Failure::defect(format!("the sandbox's API server refused: {error}"))
 }

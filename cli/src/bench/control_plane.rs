@@ -252,8 +252,7 @@ impl Bench<'_> {
         kind: ObjectKind,
         object: Value,
     ) -> Result<DynamicObject, Failure> {
-        let object = serde_json::from_value(object)
-            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let object = serde_json::from_value(object).map_err(Failure::defect)?;
         let api = self.plane.api(kind, namespace);
         api.create(&PostParams::default(), &object).await.map_err(refused)
     }

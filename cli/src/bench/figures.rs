@@ -86,8 +86,7 @@ pub(super) fn report(bench: &str, rounds: &[Round], json: bool) -> Result<Vec<Fi
 fn lines(figures: &[Figure]) -> Result<String, Failure> {
     let mut text = String::new();
     for figure in figures {
-        let line =
-            serde_json::to_string(figure).map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let line = serde_json::to_string(figure).map_err(Failure::defect)?;
         text.push_str(&line);
         text.push('\n');
     }

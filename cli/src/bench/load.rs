@@ -142,8 +142,7 @@ impl Load {
             object
         });
         let documents: Vec<Value> = shared.chain([resource]).collect();
-        let plans = skerry_workloads::offline(&documents, &Settings::default())
-            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let plans = skerry_workloads::offline(&documents, &Settings::default()).map_err(Failure::defect)?;
         let children = plans.into_iter().filter_map(|(_, plan)| match plan.children {
             Children::Exactly(children) => Some(children),
             Children::Unchanged => None,

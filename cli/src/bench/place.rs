@@ -163,8 +163,7 @@ impl Plane {
             ]);
         }
         let path = folder.join("kubeconfig");
-        let text = serde_saphyr::to_string(&kubeconfig)
-            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let text = serde_saphyr::to_string(&kubeconfig).map_err(Failure::defect)?;
         std::fs::write(&path, text).map_err(|error| {
             Failure::new(
                 format!("{} cannot be written: {error}", path.display()),

@@ -42,8 +42,7 @@ impl Bench<'_> {
     /// Writes the children of one resource, one after the other, as the manager does.
     async fn write_children(&self, owner: DynamicObject) -> Result<(), Failure> {
         let namespace = owner.namespace().unwrap_or_default();
-        let resource =
-            serde_json::to_value(&owner).map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let resource = serde_json::to_value(&owner).map_err(Failure::defect)?;
         for child in self.load.children(resource)? {
             match child.make {
                 Make::Apply(body) => {

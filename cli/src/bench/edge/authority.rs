@@ -30,8 +30,7 @@ const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// Makes an authority: for the manager of `namespace`, and in a folder, for the nodes.
 pub(super) async fn make(client: &Client, namespace: &str, folder: &Path) -> Result<PathBuf, Failure> {
-    let authority = Authority::new("bench", Timestamp::now())
-        .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+    let authority = Authority::new("bench", Timestamp::now()).map_err(Failure::defect)?;
     let (certificate, key) = (authority.pem().to_owned(), authority.key_pem());
     let folder = folder.join("authority");
     let kept = std::fs::create_dir_all(&folder)
@@ -56,7 +55,7 @@ pub(super) async fn make(client: &Client, namespace: &str, folder: &Path) -> Res
 /// Makes a join token for a node of that manager's; the file that it is in.
 pub(super) async fn invite(client: &Client, namespace: &str, node: &str, folder: &Path) -> Result<PathBuf, Failure> {
     let token = operator::invite(client, namespace, node, LIFETIME).await;
-    let token = token.map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+    let token = token.map_err(Failure::defect)?;
     let file = folder.join(format!("{node}.token"));
     keep(&file, &token.reveal()).map_err(|error| Failure::new(error, "see whether the disk is full"))?;
     Ok(file)

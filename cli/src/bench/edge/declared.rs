@@ -29,7 +29,6 @@ use super::{
 };
 use crate::failure::Failure;
 
-const DEFECT: &str = "this is a defect: please report it";
 /// Requests of the bench at once: about what many users together send.
 const AT_ONCE: usize = 32;
 
@@ -248,7 +247,7 @@ impl<'a> Declared<'a> {
         let worker = variables
             .filter(|variable| variable.name == env::WORKER_NAME)
             .find_map(|variable| variable.value);
-        worker.ok_or_else(|| Failure::new(format!("{name} names no worker"), DEFECT))
+        worker.ok_or_else(|| Failure::defect(format!("{name} names no worker")))
     }
 
     /// The generations that nodes should hold, by name.
@@ -259,7 +258,7 @@ impl<'a> Declared<'a> {
 }
 
 async fn create(api: &Api<DynamicObject>, object: Value) -> Result<(), Failure> {
-    let object = serde_json::from_value(object).map_err(|error| Failure::new(error, DEFECT))?;
+    let object = serde_json::from_value(object).map_err(Failure::defect)?;
     let created = api.create(&PostParams::default(), &object).await;
     created.map(drop).map_err(refused)
 }

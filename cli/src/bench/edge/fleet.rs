@@ -196,16 +196,14 @@ impl Fleet {
     }
 
     async fn ask(&mut self, order: &Order) -> Result<Answer, Failure> {
-        let mut order = serde_json::to_string(order).map_err(|error| Failure::new(error, DEFECT))?;
+        let mut order = serde_json::to_string(order).map_err(Failure::defect)?;
         order.push('\n');
         self.orders.write_all(order.as_bytes()).await.map_err(|_| gone())?;
         self.orders.flush().await.map_err(|_| gone())?;
         let answer = self.answers.next_line().await.ok().flatten().ok_or_else(gone)?;
-        serde_json::from_str(&answer).map_err(|error| Failure::new(error, DEFECT))
+        serde_json::from_str(&answer).map_err(Failure::defect)
     }
 }
-
-const DEFECT: &str = "this is a defect: please report it";
 
 fn gone() -> Failure {
     Failure::new("the process of nodes has ended", "see whether there is memory enough")
@@ -214,6 +212,6 @@ fn gone() -> Failure {
 fn unfit(answer: &Answer) -> Failure {
     match answer {
         Answer::Failed(why) => Failure::new(why, "see the limits of this machine: open files, memory"),
-        other => Failure::new(format!("the nodes answered {other:?}"), DEFECT),
+        other => Failure::defect(format!("the nodes answered {other:?}")),
     }
 }

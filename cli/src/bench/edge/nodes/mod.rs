@@ -53,8 +53,7 @@ pub(super) async fn run() -> Result<(), Failure> {
             Ok(order) => nodes.carry_out(order).await,
             Err(error) => Answer::Failed(error.to_string()),
         };
-        let mut answer = serde_json::to_string(&answer)
-            .map_err(|error| Failure::new(error, "this is a defect: please report it"))?;
+        let mut answer = serde_json::to_string(&answer).map_err(Failure::defect)?;
         answer.push('\n');
         answers.write_all(answer.as_bytes()).await.map_err(gone)?;
         answers.flush().await.map_err(gone)?;
