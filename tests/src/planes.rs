@@ -48,7 +48,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// Whether no other process uses it; then this one does, until [`Plane::give_back`].
+    /// Whether no other process uses it; then this one does, until [`Plane::release`].
     fn claim(&mut self) -> bool {
         let lock = self.opened.get_or_insert_with(|| {
             let lock = File::create(&self.lock);
@@ -57,7 +57,7 @@ impl Plane {
         lock.try_lock().is_ok()
     }
 
-    fn give_back(&self) {
+    fn release(&self) {
         if let Some(lock) = &self.opened {
             lock.unlock().expect("the plane's lock is held");
         }
@@ -155,7 +155,7 @@ impl Idle {
     }
 
     fn give_back(&self, plane: Plane) {
-        plane.give_back();
+        plane.release();
         self.planes.lock().unwrap().push(plane);
         self.free.add_permits(1);
     }
