@@ -120,6 +120,53 @@ async fn a_bench_of_the_control_plane_without_a_manager_writes_the_children_itse
 }
 
 #[tokio::test]
+async fn a_bench_of_two_control_planes_has_twice_the_load_on_the_other_and_leaves_nothing_on_either() {
+    let homes = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let sandboxes = homes
+        .each_ref()
+        .map(|home| Sandbox::start(home.path(), &["--control-plane-only"]));
+    let [first, other] = &sandboxes;
+    let beside = format!("--beside={}", other.kubeconfig.display());
+    let lines = bench_control_plane(first, &["--unmanaged", "--rounds=3", &beside]);
+    let present = lines
+        .iter()
+        .filter(|line| line["name"] == "control_plane.unmanaged_children_present_seconds");
+    let conditions: Vec<_> = present.map(|line| &line["conditions"]).collect();
+    let loads: Vec<_> = conditions.iter().map(|of| of["services"].as_u64().unwrap()).collect();
+    assert_eq!(loads, [2, 4, 2]);
+    assert!(conditions.iter().all(|of| of["beside"] == 1), "{conditions:?}");
+    let growth = "control_plane.unmanaged_children_present_seconds.growth";
+    assert!(lines.iter().any(|line| line["name"] == growth), "{lines:?}");
+    for sandbox in sandboxes {
+        assert_nothing_is_left(client(&sandbox).await).await;
+        sandbox.end(Signal::SIGTERM);
+    }
+}
+
+#[tokio::test]
+async fn a_bench_of_two_control_planes_needs_two() {
+    let home = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);
+    for (beside, code, why) in [
+        (sandbox.kubeconfig.as_path(), 2, "name the same control plane"),
+        (Path::new("nowhere/kubeconfig"), 1, "nowhere/kubeconfig"),
+    ] {
+        let told = Command::new(SKERRY)
+            .args(["bench", "control-plane", "--services=1", "--jobs=0", "--kubeconfig"])
+            .arg(&sandbox.kubeconfig)
+            .arg("--beside")
+            .arg(beside)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&told.stderr);
+        assert_eq!(told.status.code(), Some(code), "{errors}");
+        assert!(errors.contains(why) && errors.contains("--beside"), "{errors}");
+        assert_nothing_is_left(client(&sandbox).await).await;
+    }
+    sandbox.end(Signal::SIGTERM);
+}
+
+#[tokio::test]
 async fn a_bench_of_the_control_plane_lets_alone_what_others_declared() {
     let home = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);

@@ -1,21 +1,51 @@
 //! Whether a control plane is the bench's alone: its manager looks after all namespaces, so nobody else's resources may be
 //! there, and no other manager may look after the bench's.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{
-    api::coordination::v1::Lease, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::{coordination::v1::Lease, core::v1::Namespace},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, ResourceExt as _,
     api::{ApiResource, ListParams},
     core::{DynamicObject, GroupVersionKind},
 };
 use skerry_globalmanager::run::LEASE;
 
-use super::place::refused;
+use super::place::{Plane, refused};
 use crate::failure::Failure;
 
-/// Fails where there is a resource of any kind of ours, or a manager that leads, and says which.
-pub(super) async fn check(client: &Client) -> Result<(), Failure> {
+/// Fails where one is there twice, or has a resource of any kind of ours, or a manager that leads, and says which.
+pub(super) async fn check(planes: &[Plane]) -> Result<(), Failure> {
+    let mut known = BTreeMap::new();
+    for plane in planes {
+        // Of all that a cluster has, this is there from its first moment on.
+        let namespaces: Api<Namespace> = Api::all(plane.client.clone());
+        let system = namespaces.get("kube-system").await.map_err(refused)?;
+        if let Some(other) = known.insert(system.uid(), plane.option) {
+            return Err(Failure::usage(
+                format!("{other} and {} name the same control plane", plane.option),
+                "name two, each with half of the machine",
+            ));
+        }
+        unused(plane).await?;
+    }
+    Ok(())
+}
+
+async fn unused(plane: &Plane) -> Result<(), Failure> {
+    let client = &plane.client;
+    let in_use = |found: &str| {
+        Failure::new(
+            format!("somebody else uses this control plane: there is {found}"),
+            format!(
+                "the bench has a manager of all namespaces: name another control plane with {}, or take that away",
+                plane.option
+            ),
+        )
+    };
     for definition in skerry_crds::all() {
         let kind = kind(definition);
         let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
@@ -51,11 +81,4 @@ fn kind(definition: &CustomResourceDefinition) -> ApiResource {
         .unwrap_or_default();
     let kind = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
     ApiResource::from_gvk_with_plural(&kind, &spec.names.plural)
-}
-
-fn in_use(found: &str) -> Failure {
-    Failure::new(
-        format!("somebody else uses this control plane: there is {found}"),
-        "the bench has a manager of all namespaces: name another control plane with --kubeconfig, or take that away",
-    )
 }

@@ -1,14 +1,19 @@
-//! `skerry bench control-plane`: the manager on a control plane, with a load and with twice that, in turn.
+//! `skerry bench control-plane`: the manager on a control plane, with a load and with twice that, in turn, or each on a
+//! control plane of its own, side by side.
 //!
 //! Each round has a manager, namespaces and a load of its own: declared, edited, its children deleted all at once, and
 //! made again. Or it has no manager, and the bench writes the children. The nodes are stand-ins; the manager, the API server
 //! and the controllers are what they are.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{iter, path::PathBuf, time::Duration};
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    future::{join_all, try_join_all},
+    stream,
+};
 use kube::{
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, PostParams},
     core::DynamicObject,
 };
 use serde_json::{Map, Value, json};
@@ -19,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     alone,
     children::{Key, Seen, Watched},
-    figures::{self, Round, percentile},
-    load::{Families, Load, SERVICE, Size},
+    figures::{self, Round},
+    load::{Families, Load, Size},
     manager::{Manager, Setup},
     place::{Plane, load_of, refused},
 };
@@ -31,24 +36,11 @@ use crate::failure::Failure;
 /// Deployments and 3,000 pods (sig-scalability, thresholds), of which 2,000 services would have 4,000 of each.
 const NAMESPACES: u32 = 10;
 /// Requests of the bench at once: about what many users together send.
-const AT_ONCE: usize = 32;
+pub(super) const AT_ONCE: usize = 32;
 /// Whatever takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(1800);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3600);
 /// With nothing told of any child, Deployment or pod for so long, Kubernetes is taken to have nothing left to do.
 const STILL: Duration = Duration::from_secs(3);
-/// The images that all services get at the edge, one after the other, and how the figures of that are told apart: what stays
-/// as it is when all is done once more is not used up.
-const CHURNS: [Churn; 2] = [
-    Churn {
-        image: "bench/edge:2",
-        suffix: "",
-    },
-    Churn {
-        image: "bench/edge:3",
-        suffix: ".again",
-    },
-];
-
 /// What to measure on.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -56,6 +48,10 @@ pub(crate) struct Args {
     /// takes them away
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
+    /// The same of another control plane: twice the load is measured there, beside the first, and not in turn with it. What the
+    /// speed of a machine does that both share, and whose halves they have, is then the same for both
+    #[arg(long, value_name = "FILE")]
+    beside: Option<PathBuf>,
     /// How many services the first round has; the second has twice as many
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     services: u32,
@@ -77,27 +73,60 @@ pub(crate) struct Args {
 
 /// Measures, prints, and cleans up.
 pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failure> {
-    let plane = Plane::join(&args.kubeconfig).await?;
-    let size = Size {
-        services: args.services,
-        jobs: args.jobs,
-    };
-    let rounds = stop.run_until_cancelled(Box::pin(rounds(&plane, size, &args))).await;
-    let left = plane.leave(args.rounds).await;
+    let planes = join(&args).await?;
+    let rounds = stop.run_until_cancelled(Box::pin(rounds(&planes, &args))).await;
+    let left = leave(planes, args.rounds).await;
     let rounds = rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
     left?;
     figures::report("control_plane", &rounds, args.json).map(drop)
 }
 
-async fn rounds(plane: &Plane, size: Size, args: &Args) -> Result<Vec<Round>, Failure> {
-    alone::check(&plane.client).await?;
-    let loads = [(size, NAMESPACES), (size.doubled(), 2 * NAMESPACES)];
-    let mut rounds = Vec::new();
-    for (index, (size, namespaces)) in (0..args.rounds).zip(loads.into_iter().cycle()) {
-        let taken = round(plane, index + 1, size, namespaces, args.unmanaged).await?;
-        rounds.push(taken.repeated(index / 2));
+/// Joins all control planes, or none.
+async fn join(args: &Args) -> Result<Vec<Plane>, Failure> {
+    let beside = args.beside.iter().map(|file| (file, "--beside"));
+    let mut planes = Vec::new();
+    for (file, option) in iter::once((&args.kubeconfig, "--kubeconfig")).chain(beside) {
+        match Plane::join(file, option).await {
+            Ok(plane) => planes.push(plane),
+            Err(error) => {
+                leave(planes, 0).await?;
+                return Err(error);
+            }
+        }
     }
-    Ok(rounds)
+    Ok(planes)
+}
+
+/// Leaves all of them, whatever comes of each.
+async fn leave(planes: Vec<Plane>, rounds: u32) -> Result<(), Failure> {
+    let left = join_all(planes.into_iter().map(|plane| plane.leave(rounds))).await;
+    left.into_iter().collect()
+}
+
+/// All rounds in order. The control planes get them by turns, and each goes through its own one after the other.
+async fn rounds(planes: &[Plane], args: &Args) -> Result<Vec<Round>, Failure> {
+    alone::check(planes).await?;
+    let size = Size {
+        services: args.services,
+        jobs: args.jobs,
+    };
+    let loads = [(size, NAMESPACES), (size.doubled(), 2 * NAMESPACES)];
+    let side_by_side = planes.iter().enumerate().map(async |(first, plane)| {
+        let all = (0..args.rounds).zip(loads.into_iter().cycle());
+        let mut taken = Vec::new();
+        for (index, (size, namespaces)) in all.skip(first).step_by(planes.len()) {
+            let round = round(plane, index + 1, size, namespaces, args.unmanaged).await?;
+            taken.push((index, round.repeated(index / 2).beside(planes.len() - 1)));
+        }
+        Ok::<_, Failure>(taken)
+    });
+    let mut rounds = try_join_all(side_by_side)
+        .await?
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>();
+    rounds.sort_by_key(|(index, _)| *index);
+    Ok(rounds.into_iter().map(|(_, round)| round).collect())
 }
 
 /// A round with a load of this size, in so many namespaces at most.
@@ -116,27 +145,24 @@ async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32, unmanage
             [ObjectKind::DEPLOYMENT, ObjectKind::SERVICE, ObjectKind::POD],
         ),
         families: load.families()?,
+        number,
         round: Round::new(conditions),
         load,
     };
     if unmanaged {
-        bench.unmanaged(number).await?;
+        bench.unmanaged().await?;
     } else {
         let folder = tempfile::tempdir().map_err(|error| Failure::new(error, "see whether the disk is full"))?;
         let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
         let setup = Setup::new(&kubeconfig, &namespace, folder.path())?.everywhere();
         let manager = Manager::start(&setup).await?;
-        bench.managed(number, &manager).await?;
+        bench.managed(&manager).await?;
         manager.end().await;
     }
-    say(number, "cleaning up");
+    bench.say("cleaning up");
     plane.clean(number).await?;
-    say(number, "done");
+    bench.say("done");
     Ok(bench.round)
-}
-
-pub(super) fn say(round: u32, what: &str) {
-    super::say(&format!("round {round}: {what}"));
 }
 
 async fn conditions(plane: &Plane, size: Size, namespaces: usize) -> Result<Map<String, Value>, Failure> {
@@ -149,66 +175,28 @@ async fn conditions(plane: &Plane, size: Size, namespaces: usize) -> Result<Map<
     Ok(figures::conditions(own, &server))
 }
 
-/// All services edited, then all children deleted.
-struct Churn {
-    image: &'static str,
-    suffix: &'static str,
-}
-
-impl Churn {
-    /// What a figure of it is called.
-    fn named(&self, figure: &str) -> String {
-        format!("{figure}{}", self.suffix)
-    }
-}
-
 /// A round under way.
 pub(super) struct Bench<'a> {
     pub(super) plane: &'a Plane,
-    watched: Watched,
-    families: Families,
+    pub(super) watched: Watched,
+    pub(super) families: Families,
     pub(super) load: Load,
+    /// Of the round, from one on.
+    number: u32,
     round: Round,
 }
 
 impl Bench<'_> {
     /// Takes down a figure, and says it at once: whoever interrupts a long bench knows what there was until then.
-    fn took(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+    pub(super) fn took(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         let name = name.into();
-        super::say(&format!("{name}: {value:.1} {unit}"));
+        self.say(&format!("{name}: {value:.1} {unit}"));
         self.round.took(name, value, unit);
     }
 
-    /// All that is asked of a manager.
-    async fn managed(&mut self, number: u32, manager: &Manager) -> Result<(), Failure> {
-        say(number, "declaring");
-        self.declare(manager).await?;
-        for churn in &CHURNS {
-            say(number, "editing");
-            self.edit(churn, manager).await?;
-            say(number, "deleting all children");
-            self.make_again(churn, manager).await?;
-        }
-        self.costs(manager).await?;
-        say(number, "deleting everything");
-        self.empty(manager).await
-    }
-
-    /// From the first resource that is declared to the last child that is there.
-    async fn declare(&mut self, manager: &Manager) -> Result<(), Failure> {
-        for (namespace, kind, object) in self.load.shared() {
-            self.create(namespace, kind, object).await?;
-        }
-        let begun = Instant::now();
-        self.declare_all().await?;
-        let declared = begun.elapsed();
-        let number = f64::from(self.load.size.services + self.load.size.jobs);
-        self.took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
-        self.present("children_present_seconds", begun).await?;
-        self.settle("children_settled_seconds", begun, manager).await?;
-        let memory = manager.costs.memory()?;
-        self.took("manager_rss_bytes", memory.resident, "bytes");
-        Ok(())
+    /// Tells whoever waits how far the round is.
+    pub(super) fn say(&self, what: &str) {
+        super::say(&format!("round {}: {what}", self.number));
     }
 
     /// Waits until all children are there, and says after how long that was.
@@ -218,13 +206,6 @@ impl Bench<'_> {
             .await?;
         let present = Families::last_change(&self.watched.seen(), begun);
         self.took(figure, present.as_secs_f64(), "s");
-        Ok(())
-    }
-
-    /// Waits until neither Kubernetes nor the manager has anything left to do, and says after how long that was.
-    async fn settle(&mut self, figure: impl Into<String>, begun: Instant, manager: &Manager) -> Result<(), Failure> {
-        self.still(figure, begun).await?;
-        manager.quiet().await;
         Ok(())
     }
 
@@ -257,90 +238,8 @@ impl Bench<'_> {
         api.create(&PostParams::default(), &object).await.map_err(refused)
     }
 
-    /// Edits every service; an edit is done when the Deployment at the edge carries it.
-    async fn edit(&mut self, churn: &Churn, manager: &Manager) -> Result<(), Failure> {
-        let edit = self.load.edit(churn.image);
-        let begun = Instant::now();
-        let sent: Vec<(String, Instant)> = stream::iter(self.load.services())
-            .map(async |(namespace, number)| {
-                let (name, sent) = (Load::name(number), Instant::now());
-                self.plane
-                    .api(SERVICE, namespace)
-                    .patch(&name, &PatchParams::default(), &Patch::Merge(&edit))
-                    .await
-                    .map_err(refused)?;
-                Ok::<_, Failure>((name, sent))
-            })
-            .buffer_unordered(AT_ONCE)
-            .try_collect()
-            .await?;
-        let edited = |seen: &Seen| {
-            seen.values()
-                .filter(|child| child.image.as_deref() == Some(churn.image))
-                .count()
-        };
-        self.watched
-            .until("all edits in the Deployments", PATIENCE, |seen| {
-                edited(seen) >= sent.len()
-            })
-            .await?;
-        let seen = self.watched.seen();
-        let carried: BTreeMap<&str, Instant> = seen
-            .values()
-            .filter(|child| child.image.as_deref() == Some(churn.image))
-            .map(|child| (child.owner.1.as_str(), child.since))
-            .collect();
-        let last = carried.values().max().copied().unwrap_or(begun);
-        let mut waits: Vec<f64> = sent
-            .iter()
-            .filter_map(|(name, sent)| Some((*carried.get(name.as_str())? - *sent).as_secs_f64()))
-            .collect();
-        waits.sort_by(f64::total_cmp);
-        let number = f64::from(self.load.size.services);
-        self.took(
-            churn.named("edits_per_second"),
-            number / (last - begun).as_secs_f64(),
-            "edits/s",
-        );
-        self.took(churn.named("edit_to_child_p50_seconds"), percentile(&waits, 50), "s");
-        self.took(churn.named("edit_to_child_p99_seconds"), percentile(&waits, 99), "s");
-        self.settle(churn.named("edits_settled_seconds"), begun, manager).await
-    }
-
-    /// Deletes all children at once; they are made again when each is there under another uid.
-    async fn make_again(&mut self, churn: &Churn, manager: &Manager) -> Result<(), Failure> {
-        let before = self.watched.seen();
-        let begun = Instant::now();
-        // The very ones: what was made again under the name meanwhile stays.
-        let this = |uid: &String| {
-            let uid = Some(uid.clone());
-            DeleteParams::background().grace_period(0).preconditions(Preconditions {
-                uid,
-                resource_version: None,
-            })
-        };
-        let children = before.iter().map(|(key, child)| (key.clone(), this(&child.uid)));
-        self.delete(children).await?;
-        self.watched
-            .until("all children made again", PATIENCE, |seen| {
-                let new = seen
-                    .iter()
-                    .filter(|(key, child)| before.get(key).is_none_or(|old| old.uid != child.uid));
-                self.families
-                    .complete_among(new.map(|(key, child)| (key.kind, child.owner.0.as_str())))
-            })
-            .await?;
-        let again = Families::last_change(&self.watched.seen(), begun);
-        self.took(churn.named("recreate_seconds"), again.as_secs_f64(), "s");
-        self.settle(churn.named("recreate_settled_seconds"), begun, manager)
-            .await?;
-        let memory = manager.costs.memory()?;
-        self.took(churn.named("manager_rss_after_churn_bytes"), memory.resident, "bytes");
-        Ok(())
-    }
-
     /// Deletes these one by one, for an API server gives up a large collection after a minute. Some may be gone already.
-    async fn delete(&self, objects: impl Iterator<Item = (Key, DeleteParams)>) -> Result<(), Failure> {
+    pub(super) async fn delete(&self, objects: impl Iterator<Item = (Key, DeleteParams)>) -> Result<(), Failure> {
         stream::iter(objects)
             .map(async |(key, how)| {
                 let api = self.plane.api(key.kind, &key.namespace);
@@ -352,35 +251,6 @@ impl Bench<'_> {
             .buffer_unordered(AT_ONCE)
             .try_collect()
             .await
-    }
-
-    /// What the manager cost so far.
-    async fn costs(&mut self, manager: &Manager) -> Result<(), Failure> {
-        let counted = manager.counted().await?;
-        let memory = manager.costs.memory()?;
-        self.took("manager_rss_peak_bytes", memory.peak, "bytes");
-        self.took("manager_cpu_seconds", manager.costs.processor_seconds()?, "s");
-        if let Some(depth) = manager.deepest_queue() {
-            self.took("queue_depth_peak", depth, "resources");
-        }
-        let calls = counted.by("skerry_api_requests_total", "verb");
-        for (verb, number) in &calls {
-            self.took(format!("api_calls.{verb}"), *number, "requests");
-        }
-        let answers = counted.by("skerry_api_requests_total", "code");
-        let throttled = answers.get("429").copied().unwrap_or_default();
-        self.took("api_calls_throttled", throttled, "requests");
-        Ok(())
-    }
-
-    /// Deletes everything that was declared.
-    async fn empty(&mut self, manager: &Manager) -> Result<(), Failure> {
-        let begun = Instant::now();
-        self.delete_all().await?;
-        self.settle("emptied_settled_seconds", begun, manager).await?;
-        let memory = manager.costs.memory()?;
-        self.took("manager_rss_emptied_bytes", memory.resident, "bytes");
-        Ok(())
     }
 
     /// Deletes all services and jobs, and waits for the end of their children.

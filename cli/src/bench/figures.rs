@@ -35,6 +35,14 @@ impl Round {
         self
     }
 
+    /// As one that was measured with so many others beside it. Its conditions say so.
+    pub(super) fn beside(mut self, others: usize) -> Self {
+        if others > 0 {
+            self.conditions.insert("beside".to_owned(), json!(others));
+        }
+        self
+    }
+
     fn is_repeated(&self) -> bool {
         self.conditions.contains_key(REPEATED)
     }

@@ -10,6 +10,7 @@ mod costs;
 mod edge;
 mod figures;
 mod load;
+mod managed;
 mod manager;
 mod place;
 mod unmanaged;

@@ -45,6 +45,8 @@ const ACCOUNT: &str = "globalmanager";
 /// A control plane that the bench may use.
 pub(super) struct Plane {
     pub(super) client: Client,
+    /// The option that names it.
+    pub(super) option: &'static str,
     kubeconfig: Kubeconfig,
     /// What tells the namespaces and nodes of this run from others'.
     run: String,
@@ -56,15 +58,14 @@ pub(super) struct Plane {
 
 impl Plane {
     /// Connects, installs the kinds that are missing, and registers nodes.
-    pub(super) async fn join(file: &Path) -> Result<Self, Failure> {
-        let kubeconfig = Kubeconfig::read_from(file)
-            .map_err(|error| Failure::new(format!("{}: {error}", file.display()), "name another with --kubeconfig"))?;
+    pub(super) async fn join(file: &Path, option: &'static str) -> Result<Self, Failure> {
         let unusable = |error: &dyn std::fmt::Display| {
             Failure::new(
                 format!("{}: {error}", file.display()),
-                "name another file with --kubeconfig",
+                format!("name another file with {option}"),
             )
         };
+        let kubeconfig = Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default())
             .await
             .map_err(|error| unusable(&error))?;
@@ -88,6 +89,7 @@ impl Plane {
         }
         Ok(Self {
             client,
+            option,
             kubeconfig,
             run,
             cloud,

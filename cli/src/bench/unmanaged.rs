@@ -10,10 +10,7 @@ use skerry_crds::names;
 use skerry_workloads::Make;
 use tokio::time::Instant;
 
-use super::{
-    control_plane::{Bench, say},
-    place::refused,
-};
+use super::{control_plane::Bench, place::refused};
 use crate::failure::Failure;
 
 /// Resources whose children are written at once: as many as the manager has passes.
@@ -22,8 +19,8 @@ const AT_ONCE: usize = 16;
 impl Bench<'_> {
     /// Declares everything, writes what follows from it as a manager would that need neither watch nor look nor tell, and
     /// deletes it again. No manager may run meanwhile.
-    pub(super) async fn unmanaged(&mut self, number: u32) -> Result<(), Failure> {
-        say(number, "writing all children without a manager");
+    pub(super) async fn unmanaged(&mut self) -> Result<(), Failure> {
+        self.say("writing all children without a manager");
         let begun = Instant::now();
         let owners = self.declare_all().await?;
         stream::iter(owners)
@@ -33,7 +30,7 @@ impl Bench<'_> {
             .await?;
         self.present("unmanaged_children_present_seconds", begun).await?;
         self.still("unmanaged_children_settled_seconds", begun).await?;
-        say(number, "deleting everything");
+        self.say("deleting everything");
         let emptying = Instant::now();
         self.delete_all().await?;
         self.still("unmanaged_emptied_settled_seconds", emptying).await

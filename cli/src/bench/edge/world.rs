@@ -94,7 +94,7 @@ impl World {
             let (server, file) = api_server::start(folder.path()).await?;
             (Some(server), file)
         };
-        let plane = Plane::join(&file).await?;
+        let plane = Plane::join(&file, "--kubeconfig").await?;
         let prepared = match prepare(&plane, server.is_some(), folder.path()).await {
             Ok(prepared) => prepared,
             Err(failure) => {

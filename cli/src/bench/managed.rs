@@ -1,0 +1,195 @@
+//! What is asked of a manager in a round: a load is declared, edited, and its children deleted all at once.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use tokio::time::Instant;
+
+use super::{
+    children::Seen,
+    control_plane::{AT_ONCE, Bench, PATIENCE},
+    figures::percentile,
+    load::{Families, Load, SERVICE},
+    manager::Manager,
+    place::refused,
+};
+use crate::failure::Failure;
+
+/// The images that all services get at the edge, one after the other, and how the figures of that are told apart: what stays
+/// as it is when all is done once more is not used up.
+const CHURNS: [Churn; 2] = [
+    Churn {
+        image: "bench/edge:2",
+        suffix: "",
+    },
+    Churn {
+        image: "bench/edge:3",
+        suffix: ".again",
+    },
+];
+
+/// All services edited, then all children deleted.
+struct Churn {
+    image: &'static str,
+    suffix: &'static str,
+}
+
+impl Churn {
+    /// What a figure of it is called.
+    fn named(&self, figure: &str) -> String {
+        format!("{figure}{}", self.suffix)
+    }
+}
+
+impl Bench<'_> {
+    /// All that is asked of a manager.
+    pub(super) async fn managed(&mut self, manager: &Manager) -> Result<(), Failure> {
+        self.say("declaring");
+        self.declare(manager).await?;
+        for churn in &CHURNS {
+            self.say("editing");
+            self.edit(churn, manager).await?;
+            self.say("deleting all children");
+            self.make_again(churn, manager).await?;
+        }
+        self.costs(manager).await?;
+        self.say("deleting everything");
+        self.empty(manager).await
+    }
+
+    /// From the first resource that is declared to the last child that is there.
+    async fn declare(&mut self, manager: &Manager) -> Result<(), Failure> {
+        for (namespace, kind, object) in self.load.shared() {
+            self.create(namespace, kind, object).await?;
+        }
+        let begun = Instant::now();
+        self.declare_all().await?;
+        let declared = begun.elapsed();
+        let number = f64::from(self.load.size.services + self.load.size.jobs);
+        self.took("declared_per_second", number / declared.as_secs_f64(), "resources/s");
+        self.present("children_present_seconds", begun).await?;
+        self.settle("children_settled_seconds", begun, manager).await?;
+        let memory = manager.costs.memory()?;
+        self.took("manager_rss_bytes", memory.resident, "bytes");
+        Ok(())
+    }
+
+    /// Waits until neither Kubernetes nor the manager has anything left to do, and says after how long that was.
+    async fn settle(&mut self, figure: impl Into<String>, begun: Instant, manager: &Manager) -> Result<(), Failure> {
+        self.still(figure, begun).await?;
+        manager.quiet().await;
+        Ok(())
+    }
+
+    /// Edits every service; an edit is done when the Deployment at the edge carries it.
+    async fn edit(&mut self, churn: &Churn, manager: &Manager) -> Result<(), Failure> {
+        let edit = self.load.edit(churn.image);
+        let begun = Instant::now();
+        let sent: Vec<(String, Instant)> = stream::iter(self.load.services())
+            .map(async |(namespace, number)| {
+                let (name, sent) = (Load::name(number), Instant::now());
+                self.plane
+                    .api(SERVICE, namespace)
+                    .patch(&name, &PatchParams::default(), &Patch::Merge(&edit))
+                    .await
+                    .map_err(refused)?;
+                Ok::<_, Failure>((name, sent))
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await?;
+        let edited = |seen: &Seen| {
+            seen.values()
+                .filter(|child| child.image.as_deref() == Some(churn.image))
+                .count()
+        };
+        self.watched
+            .until("all edits in the Deployments", PATIENCE, |seen| {
+                edited(seen) >= sent.len()
+            })
+            .await?;
+        let seen = self.watched.seen();
+        let carried: BTreeMap<&str, Instant> = seen
+            .values()
+            .filter(|child| child.image.as_deref() == Some(churn.image))
+            .map(|child| (child.owner.1.as_str(), child.since))
+            .collect();
+        let last = carried.values().max().copied().unwrap_or(begun);
+        let mut waits: Vec<f64> = sent
+            .iter()
+            .filter_map(|(name, sent)| Some((*carried.get(name.as_str())? - *sent).as_secs_f64()))
+            .collect();
+        waits.sort_by(f64::total_cmp);
+        let number = f64::from(self.load.size.services);
+        self.took(
+            churn.named("edits_per_second"),
+            number / (last - begun).as_secs_f64(),
+            "edits/s",
+        );
+        self.took(churn.named("edit_to_child_p50_seconds"), percentile(&waits, 50), "s");
+        self.took(churn.named("edit_to_child_p99_seconds"), percentile(&waits, 99), "s");
+        self.settle(churn.named("edits_settled_seconds"), begun, manager).await
+    }
+
+    /// Deletes all children at once; they are made again when each is there under another uid.
+    async fn make_again(&mut self, churn: &Churn, manager: &Manager) -> Result<(), Failure> {
+        let before = self.watched.seen();
+        let begun = Instant::now();
+        // The very ones: what was made again under the name meanwhile stays.
+        let this = |uid: &String| {
+            let uid = Some(uid.clone());
+            DeleteParams::background().grace_period(0).preconditions(Preconditions {
+                uid,
+                resource_version: None,
+            })
+        };
+        let children = before.iter().map(|(key, child)| (key.clone(), this(&child.uid)));
+        self.delete(children).await?;
+        self.watched
+            .until("all children made again", PATIENCE, |seen| {
+                let new = seen
+                    .iter()
+                    .filter(|(key, child)| before.get(key).is_none_or(|old| old.uid != child.uid));
+                self.families
+                    .complete_among(new.map(|(key, child)| (key.kind, child.owner.0.as_str())))
+            })
+            .await?;
+        let again = Families::last_change(&self.watched.seen(), begun);
+        self.took(churn.named("recreate_seconds"), again.as_secs_f64(), "s");
+        self.settle(churn.named("recreate_settled_seconds"), begun, manager)
+            .await?;
+        let memory = manager.costs.memory()?;
+        self.took(churn.named("manager_rss_after_churn_bytes"), memory.resident, "bytes");
+        Ok(())
+    }
+
+    /// What the manager cost so far.
+    async fn costs(&mut self, manager: &Manager) -> Result<(), Failure> {
+        let counted = manager.counted().await?;
+        let memory = manager.costs.memory()?;
+        self.took("manager_rss_peak_bytes", memory.peak, "bytes");
+        self.took("manager_cpu_seconds", manager.costs.processor_seconds()?, "s");
+        if let Some(depth) = manager.deepest_queue() {
+            self.took("queue_depth_peak", depth, "resources");
+        }
+        let calls = counted.by("skerry_api_requests_total", "verb");
+        for (verb, number) in &calls {
+            self.took(format!("api_calls.{verb}"), *number, "requests");
+        }
+        let answers = counted.by("skerry_api_requests_total", "code");
+        let throttled = answers.get("429").copied().unwrap_or_default();
+        self.took("api_calls_throttled", throttled, "requests");
+        Ok(())
+    }
+
+    /// Deletes everything that was declared.
+    async fn empty(&mut self, manager: &Manager) -> Result<(), Failure> {
+        let begun = Instant::now();
+        self.delete_all().await?;
+        self.settle("emptied_settled_seconds", begun, manager).await?;
+        let memory = manager.costs.memory()?;
+        self.took("manager_rss_emptied_bytes", memory.resident, "bytes");
+        Ok(())
+    }
+}
