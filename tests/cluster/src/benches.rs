@@ -1,4 +1,4 @@
-//! The benches of the command line, each on a control plane of its own.
+//! The benches of the command line, each on control planes of its own.
 
 use std::{
     io::{BufRead as _, BufReader, Read},
@@ -16,6 +16,7 @@ use crate::{
     artifacts::Kubernetes,
     control_plane::ControlPlane,
     enclosure::FOLDER,
+    layout::Layout,
     processors::Processors,
     programs::{built, command_line},
     site::{ALONE, Memory, Site, USUAL},
@@ -30,8 +31,8 @@ pub struct Sizes {
     /// And jobs.
     #[arg(long, default_value_t = 200)]
     jobs: u32,
-    /// How often it is run, with the load and with twice that in turn: on a machine that is shared, two rounds with the same load
-    /// were up to a quarter apart. Once each with a load that tells of no speed.
+    /// How often it is run, with the load and with twice that by turns, side by side. Once each with a load that tells of no
+    /// speed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=9))]
     rounds: u32,
     /// The manager's bench: the same children without a manager, which is not judged.
@@ -127,34 +128,20 @@ impl Bench {
 
     /// Runs it; its figures go to the caller's output. Whether they are as they should be.
     pub fn measure(&self, kubernetes: &Kubernetes) -> anyhow::Result<bool> {
-        // What an API server takes is to be compared with what it takes beside a manager, and how long it takes until it has
-        // taken all that a manager asks for with how long that is for twice as much: elsewhere both have machines of their own.
-        let (asked, ours) = halves(thread::available_parallelism()?.get());
-        let mut plane = ControlPlane::start(Site {
-            kubernetes: kubernetes.clone(),
-            folder: Path::new(FOLDER).join("bench"),
-            address: Ipv4Addr::LOCALHOST,
-            port: 10_950,
-            processors: self.subject.controllers(&asked, &ours).clone(),
-            asked,
-            netns: None,
-            known: None,
-            hasty: false,
-            memory: self.subject.memory(),
-            without: self.subject.without(),
-            manager_in: None,
-            strict: false,
-        })?;
+        let Layout { planes, bench } = self.subject.layout(thread::available_parallelism()?.get());
+        let mut planes: Vec<_> = PLACES
+            .into_iter()
+            .zip(planes)
+            .map(|(place, processors)| ControlPlane::start(self.site(kubernetes, place, processors)))
+            .collect::<anyhow::Result<_>>()?;
         println!("{}", self.subject.preface());
-        let mut bench = ours.command(&self.skerry);
-        bench
-            .arg("bench")
-            .args(self.subject.arguments())
-            .arg("--json")
-            .arg("--kubeconfig")
-            .arg(plane.access().admin);
+        let mut bench = bench.command(&self.skerry);
+        bench.arg("bench").args(self.subject.arguments()).arg("--json");
+        for (place, plane) in PLACES.iter().zip(&planes) {
+            bench.arg(place.option).arg(plane.access().admin);
+        }
         let figures = figures(bench.stdout(Stdio::piped()))?;
-        plane.check()?;
+        planes.iter_mut().try_for_each(ControlPlane::check)?;
         let Some(bounds) = self.subject.bounds() else {
             return Ok(true);
         };
@@ -164,7 +151,45 @@ impl Bench {
         }
         Ok(broken.is_empty())
     }
+
+    fn site(&self, kubernetes: &Kubernetes, place: Place, processors: Processors) -> Site {
+        Site {
+            kubernetes: kubernetes.clone(),
+            folder: Path::new(FOLDER).join(place.folder),
+            address: Ipv4Addr::LOCALHOST,
+            port: place.port,
+            processors,
+            netns: None,
+            known: None,
+            hasty: false,
+            memory: self.subject.memory(),
+            without: self.subject.without(),
+            manager_in: None,
+            strict: false,
+        }
+    }
 }
+
+/// Where a control plane of a bench is, and how the bench is told of it.
+#[derive(Clone, Copy)]
+struct Place {
+    folder: &'static str,
+    port: u16,
+    option: &'static str,
+}
+
+const PLACES: [Place; 2] = [
+    Place {
+        folder: "bench",
+        port: 10_950,
+        option: "--kubeconfig",
+    },
+    Place {
+        folder: "bench-beside",
+        port: 10_960,
+        option: "--beside",
+    },
+];
 
 /// What a bench prints for programs, said for people meanwhile.
 fn figures(bench: &mut Command) -> anyhow::Result<Vec<Figure>> {
@@ -240,13 +265,11 @@ impl Subject {
         }
     }
 
-    /// Whose processors the controllers and the scheduler have: those of etcd and the API server, which are asked by all others,
-    /// or those of the bench and all that it starts.
-    fn controllers<'a>(&self, asked: &'a Processors, ours: &'a Processors) -> &'a Processors {
+    /// Who has which of so many cores.
+    fn layout(&self, cores: usize) -> Layout {
         match self {
-            // What follows from the manager's children is not measured, and its share of the API server is enough.
-            Self::ControlPlane { .. } => ours,
-            Self::Edge { .. } => asked,
+            Self::ControlPlane { .. } => Layout::side_by_side(cores),
+            Self::Edge { .. } => Layout::apart(cores),
         }
     }
 
@@ -270,12 +293,14 @@ impl Subject {
     fn preface(&self) -> &'static str {
         match self {
             Self::ControlPlane { unmanaged: true, .. } => {
-                "What the manager's bench asks of a control plane, without a manager: etcd and the API server on one half of \
-                 the cores; controllers, scheduler, the bench and the stand-in nodes on the other."
+                "What the manager's bench asks of a control plane, without a manager, on two: the load on one that has half of \
+                 the cores, and twice the load on one that has the other half, side by side. The bench has all cores, with the \
+                 stand-in nodes."
             }
             Self::ControlPlane { .. } => {
-                "The manager's bench on a control plane of its own: etcd and the API server on one half of the cores; \
-                 controllers, scheduler, the bench, the manager and the stand-in nodes on the other."
+                "The manager's bench on two control planes of its own: the load on one that has half of the cores, and twice \
+                 the load on one that has the other half, side by side. The bench has all cores, with the managers and the \
+                 stand-in nodes."
             }
             Self::Edge { .. } => {
                 "The edge link's bench on a control plane of its own: etcd, API server, scheduler and all controllers but the \
@@ -294,44 +319,11 @@ impl Subject {
     }
 }
 
-/// So many cores in two halves; one cannot be halved.
-fn halves(cores: usize) -> (Processors, Processors) {
-    match cores / 2 {
-        0 => (Processors::All, Processors::All),
-        half => (
-            Processors::These(format!("0-{}", half - 1)),
-            Processors::These(format!("{half}-{}", cores - 1)),
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-
-    #[test]
-    fn cores_are_halved() {
-        let these = |cores: &str| Processors::These(cores.to_owned());
-        assert_eq!(halves(1), (Processors::All, Processors::All));
-        assert_eq!(halves(2), (these("0-0"), these("1-1")));
-        assert_eq!(halves(5), (these("0-1"), these("2-4")));
-    }
-
-    #[test]
-    fn nobody_shares_cores_with_the_api_server_but_controllers_whose_work_counts() {
-        let (asked, ours) = halves(4);
-        let manager = Subject::ControlPlane {
-            services: 1,
-            jobs: 1,
-            rounds: 2,
-            unmanaged: false,
-        };
-        assert_eq!(manager.controllers(&asked, &ours), &ours);
-        let edge = Subject::Edge { nodes: 5, objects: 7 };
-        assert_eq!(edge.controllers(&asked, &ours), &asked);
-    }
 
     #[test]
     fn a_bench_that_says_something_else_is_ended() {

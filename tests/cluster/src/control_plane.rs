@@ -261,7 +261,7 @@ fn controllers(without: &[&str]) -> String {
 }
 
 fn start_etcd(site: &Site) -> anyhow::Result<Process> {
-    let mut command = site.asked_command(&site.kubernetes.components);
+    let mut command = site.command(&site.kubernetes.components);
     command
         .arg("etcd")
         .arg(format!("--data-dir={}", site.folder.join("etcd").display()))
@@ -273,7 +273,7 @@ fn start_etcd(site: &Site) -> anyhow::Result<Process> {
 fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Process> {
     let file = |name: &str| pki.file(name).display().to_string();
     let kubelets = pki.client("api-server-to-kubelets", &["system:masters"])?;
-    let mut command = site.asked_command(&site.kubernetes.components);
+    let mut command = site.command(&site.kubernetes.components);
     command
         .arg("kube-apiserver")
         .arg(format!("--etcd-servers={}", site.access().etcd))

@@ -65,7 +65,6 @@ impl Hosts {
             address: CLOUD.address,
             port: 6443,
             processors: Processors::All,
-            asked: Processors::All,
             netns: Some(CLOUD.name.to_owned()),
             known: None,
             hasty: false,

@@ -9,6 +9,7 @@ pub mod control;
 pub mod control_plane;
 pub mod enclosure;
 pub mod hosts;
+pub mod layout;
 pub mod leftovers;
 pub mod machine;
 pub mod network;

@@ -344,7 +344,7 @@ fn run_tiers(built: &Built, arguments: &Arguments, hosts: Option<&Equipment>) ->
     Ok((good, late))
 }
 
-/// The contract and a bench, as far as they are wanted: each has a control plane of its own. Whether both held.
+/// The contract and a bench, as far as they are wanted: each has control planes of its own. Whether both held.
 fn comparisons(built: &Built, arguments: &Arguments) -> anyhow::Result<bool> {
     let held = match &built.contract {
         Some(contract) => run_contract(built, contract, arguments)?,

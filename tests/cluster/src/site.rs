@@ -67,10 +67,8 @@ pub struct Site {
     pub address: Ipv4Addr,
     /// The first of four ports.
     pub port: u16,
-    /// What the controllers and the scheduler run on.
+    /// What all of it runs on.
     pub processors: Processors,
-    /// What the API server and etcd run on, of which all others ask something.
-    pub asked: Processors,
     /// The network namespace to run in; none for that of the caller.
     pub netns: Option<String>,
     /// What is there before the controllers start, if anything: a file or a folder. Kinds, say, of which the garbage
@@ -89,20 +87,11 @@ pub struct Site {
 }
 
 impl Site {
-    /// A command that runs at this site and asks the API server.
+    /// A command that runs at this site.
     pub fn command(&self, program: &Path) -> Command {
-        self.command_on(&self.processors, program)
-    }
-
-    /// A command that runs at this site and is asked.
-    pub fn asked_command(&self, program: &Path) -> Command {
-        self.command_on(&self.asked, program)
-    }
-
-    fn command_on(&self, processors: &Processors, program: &Path) -> Command {
         let mut command = match self.netns.as_deref() {
             Some(netns) => command(netns, program),
-            None => processors.command(program),
+            None => self.processors.command(program),
         };
         let Memory { growth, limit } = self.memory;
         command.env("GOGC", growth).env("GOMEMLIMIT", limit);
