@@ -7,6 +7,7 @@ mod common;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Command, Stdio},
@@ -151,16 +152,8 @@ async fn a_bench_of_two_control_planes_needs_two() {
         (sandbox.kubeconfig.as_path(), 2, "name the same control plane"),
         (Path::new("nowhere/kubeconfig"), 1, "nowhere/kubeconfig"),
     ] {
-        let told = Command::new(SKERRY)
-            .args(["bench", "control-plane", "--services=1", "--jobs=0", "--kubeconfig"])
-            .arg(&sandbox.kubeconfig)
-            .arg("--beside")
-            .arg(beside)
-            .output()
-            .unwrap();
-        let errors = String::from_utf8_lossy(&told.stderr);
-        assert_eq!(told.status.code(), Some(code), "{errors}");
-        assert!(errors.contains(why) && errors.contains("--beside"), "{errors}");
+        let planes = [("--kubeconfig", sandbox.kubeconfig.as_path()), ("--beside", beside)];
+        assert_refused(&planes, code, &[why, "--beside"]);
         assert_nothing_is_left(client(&sandbox).await).await;
     }
     sandbox.end(Signal::SIGTERM);
@@ -181,7 +174,8 @@ async fn a_bench_of_the_control_plane_lets_alone_what_others_declared() {
     let models: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &kind);
     let model = serde_json::from_value(model).unwrap();
     models.create(&PostParams::default(), &model).await.unwrap();
-    assert_refused(&sandbox.kubeconfig, "the Model default/precious");
+    let planes = [("--kubeconfig", sandbox.kubeconfig.as_path())];
+    assert_refused(&planes, 1, &["the Model default/precious", "--kubeconfig"]);
     assert_nothing_is_left(client).await;
     sandbox.end(Signal::SIGTERM);
 }
@@ -450,17 +444,22 @@ fn a_bench_of_the_edge_sees_all_nodes_come_back() {
 
 #[test]
 fn a_kubeconfig_that_is_not_there_is_named() {
-    assert_refused(Path::new("nowhere/kubeconfig"), "nowhere/kubeconfig");
+    let planes = [("--kubeconfig", Path::new("nowhere/kubeconfig"))];
+    assert_refused(&planes, 1, &["nowhere/kubeconfig", "--kubeconfig"]);
 }
 
-/// The bench does nothing with this kubeconfig, says why, and that another is to be named.
-fn assert_refused(kubeconfig: &Path, why: &str) {
+/// The bench does nothing with these control planes, ends with this code, and says all of this.
+fn assert_refused(planes: &[(&str, &Path)], code: i32, said: &[&str]) {
     let told = Command::new(SKERRY)
-        .args(["bench", "control-plane", "--services=1", "--jobs=0", "--kubeconfig"])
-        .arg(kubeconfig)
+        .args(["bench", "control-plane", "--services=1", "--jobs=0"])
+        .args(
+            planes
+                .iter()
+                .flat_map(|(option, file)| [OsStr::new(option), file.as_os_str()]),
+        )
         .output()
         .unwrap();
-    assert_eq!(told.status.code(), Some(1));
     let errors = String::from_utf8_lossy(&told.stderr);
-    assert!(errors.contains(why) && errors.contains("--kubeconfig"), "{errors}");
+    assert_eq!(told.status.code(), Some(code), "{errors}");
+    assert!(said.iter().all(|said| errors.contains(said)), "{errors}");
 }

@@ -35,6 +35,7 @@ pub(super) async fn check(planes: &[Plane]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Fails where this one is somebody else's, too.
 async fn unused(plane: &Plane) -> Result<(), Failure> {
     let client = &plane.client;
     let in_use = |found: &str| {

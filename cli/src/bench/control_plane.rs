@@ -89,7 +89,8 @@ async fn join(args: &Args) -> Result<Vec<Plane>, Failure> {
         match Plane::join(file, option).await {
             Ok(plane) => planes.push(plane),
             Err(error) => {
-                leave(planes, 0).await?;
+                // Why nothing is measured is what has to be said, whatever becomes of the others.
+                let _ = leave(planes, 0).await;
                 return Err(error);
             }
         }
@@ -103,18 +104,22 @@ async fn leave(planes: Vec<Plane>, rounds: u32) -> Result<(), Failure> {
     left.into_iter().collect()
 }
 
-/// All rounds in order. The control planes get them by turns, and each goes through its own one after the other.
+/// All rounds in order. Each control plane goes through its own one after the other, beside the others.
 async fn rounds(planes: &[Plane], args: &Args) -> Result<Vec<Round>, Failure> {
     alone::check(planes).await?;
     let size = Size {
         services: args.services,
         jobs: args.jobs,
     };
-    let loads = [(size, NAMESPACES), (size.doubled(), 2 * NAMESPACES)];
-    let side_by_side = planes.iter().enumerate().map(async |(first, plane)| {
-        let all = (0..args.rounds).zip(loads.into_iter().cycle());
+    let turns = turns(args.rounds, planes.len());
+    let side_by_side = planes.iter().zip(turns).map(async |(plane, turns)| {
         let mut taken = Vec::new();
-        for (index, (size, namespaces)) in all.skip(first).step_by(planes.len()) {
+        for Turn { index, twice } in turns {
+            let (size, namespaces) = if twice {
+                (size.doubled(), 2 * NAMESPACES)
+            } else {
+                (size, NAMESPACES)
+            };
             let round = round(plane, index + 1, size, namespaces, args.unmanaged).await?;
             taken.push((index, round.repeated(index / 2).beside(planes.len() - 1)));
         }
@@ -127,6 +132,28 @@ async fn rounds(planes: &[Plane], args: &Args) -> Result<Vec<Round>, Failure> {
         .collect::<Vec<_>>();
     rounds.sort_by_key(|(index, _)| *index);
     Ok(rounds.into_iter().map(|(_, round)| round).collect())
+}
+
+/// A round that a control plane has.
+#[derive(Debug, PartialEq, Eq)]
+struct Turn {
+    /// Among all rounds, from nought on.
+    index: u32,
+    /// Whether its load is twice the first.
+    twice: bool,
+}
+
+/// Which of so many rounds each control plane has. The loads take turns, and so do the control planes: two have a load each.
+fn turns(rounds: u32, planes: usize) -> Vec<Vec<Turn>> {
+    let of = |first| {
+        let own = (0..rounds).skip(first).step_by(planes);
+        own.map(|index| Turn {
+            index,
+            twice: index % 2 == 1,
+        })
+        .collect()
+    };
+    (0..planes).map(of).collect()
 }
 
 /// A round with a load of this size, in so many namespaces at most.
@@ -269,5 +296,24 @@ impl Bench<'_> {
         self.watched
             .until("the end of all children", PATIENCE, |seen| ours(seen) == 0)
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_control_plane_has_both_loads_in_turn() {
+        let turns = turns(3, 1);
+        let loads = [(0, false), (1, true), (2, false)];
+        assert_eq!(turns, [loads.map(|(index, twice)| Turn { index, twice })]);
+    }
+
+    #[test]
+    fn of_two_control_planes_the_other_has_all_rounds_with_twice_the_load() {
+        let [first, other]: [Vec<Turn>; 2] = turns(5, 2).try_into().unwrap();
+        assert_eq!(first, [0, 2, 4].map(|index| Turn { index, twice: false }));
+        assert_eq!(other, [1, 3].map(|index| Turn { index, twice: true }));
     }
 }
