@@ -25,6 +25,8 @@ use super::{
 pub(crate) enum Outcome {
     /// It was carried out.
     Done(Done),
+    /// It was begun, and gave way to other resources: the rest is for the next pass.
+    Begun,
     /// The second look showed that it was made from an outdated view: nothing was written.
     Outdated(Outdated),
 }
@@ -71,18 +73,32 @@ pub(crate) async fn apply<K: Kind>(
         done: Done::default(),
     };
     let absent = |child: &Child| !matches!(child.make, Make::Keep) && in_place(child, &live).is_none();
+    let asks = |child: &Child| needs_an_address(child.kind) && absent(child);
     let strays = strays(K::KIND, children, &live);
     if (!strays.is_empty() || children.iter().any(absent))
         && let Some(outdated) = work.second_look().await?
     {
         return Ok(Outcome::Outdated(outdated));
     }
-    for child in children {
+    let mut left = children.as_slice();
+    while let [child, rest @ ..] = left {
         work.make(child, in_place(child, &live)).await?;
+        let has_one = asks(child) && work.done.wrote;
+        if has_one && rest.iter().any(absent) && engine.others_are_due() {
+            return Ok(Outcome::Begun);
+        }
+        left = rest;
     }
     work.prune(strays).await?;
     work.collect();
     Ok(Outcome::Done(work.done))
+}
+
+/// Whether the API server gives such a child an address: one child after the other, each in a request to itself that waits behind
+/// all others. So where a thousand resources wait, the Services of all are made before what more follows from, and that is over
+/// in a fraction of the time.
+fn needs_an_address(kind: ObjectKind) -> bool {
+    kind == ObjectKind::SERVICE
 }
 
 /// What is there of a child.

@@ -258,6 +258,12 @@ impl Engine {
         self.ask_at(key, Instant::now());
     }
 
+    /// Whether resources that no pass looks at are due for one.
+    fn others_are_due(&self) -> bool {
+        let due = self.shared.queue.lock().due_at();
+        due.is_some_and(|due| due <= Instant::now())
+    }
+
     /// Asks that the hub be told what a resource places on nodes.
     fn place(&self, key: ResourceKey) {
         self.shared.placing.lock().ask(key, Instant::now());

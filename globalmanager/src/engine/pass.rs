@@ -91,6 +91,8 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
     }
     let done = match apply::apply(engine, &resource, &uid, &plan, seen.children.clone()).await? {
         Outcome::Done(done) => done,
+        // After those that were due before now.
+        Outcome::Begun => return Ok(Ended::Again(Duration::ZERO)),
         Outcome::Outdated(Outdated::OwnerGone) => return Ok(Ended::Well),
         Outcome::Outdated(Outdated::OwnerNewer) => return Ok(Ended::Again(BEHIND)),
     };

@@ -7,9 +7,10 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
+use skerry_sandbox::api::{Fault, Match};
 use tokio::time::sleep;
 
-use crate::world::{Gadget, GadgetSpec, World, gadget};
+use crate::world::{Gadget, GadgetSpec, MANAGER, World, gadget};
 
 #[tokio::test(start_paused = true)]
 async fn creation_costs_one_write_per_child_and_one_for_the_status_and_rest_costs_none() {
@@ -26,12 +27,55 @@ async fn creation_costs_one_write_per_child_and_one_for_the_status_and_rest_cost
         .await;
     assert_eq!(
         world.writes_since(mark),
-        ["patch services  a", "create pods  pod", "patch gadgets status a"]
+        ["patch services  a", "create pods  a", "patch gadgets status a"]
     );
     assert_eq!(world.status("a").await.children, Some(2));
     let mark = world.api.requests().mark();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(world.writes_since(mark), Vec::<String>::new());
+}
+
+/// The names of so many gadgets, which are declared and have nothing yet.
+async fn declare(world: &World, number: usize) -> Vec<String> {
+    let names: Vec<_> = (0..number).map(|number| format!("gadget-{number:03}")).collect();
+    for name in &names {
+        let with_pod = GadgetSpec {
+            pod: true,
+            ..gadget(80)
+        };
+        let declared = Gadget::new(name, with_pod);
+        world.gadgets().create(&PostParams::default(), &declared).await.unwrap();
+    }
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_many_resources_wait_the_services_of_all_are_made_first() {
+    const PASSES_AT_ONCE: usize = 16;
+    let world = World::stopped().await;
+    let names = declare(&world, 100).await;
+    let writes = Match::writes().user(MANAGER);
+    world
+        .api
+        .faults()
+        .inject(writes, Fault::Latency(Duration::from_millis(10)));
+    let mark = world.api.requests().mark();
+    world.run();
+    world.settle().await;
+    let writes = world.writes_since(mark);
+    let of = |what: &str| -> Vec<String> {
+        let of_it = writes.iter().filter_map(|write| write.strip_prefix(what));
+        of_it.map(str::to_owned).collect()
+    };
+    // As many writes as otherwise, and of each sort in the order in which the resources were heard of.
+    for what in ["patch services  ", "create pods  ", "patch gadgets status "] {
+        assert_eq!(of(what), names, "{what}");
+    }
+    let first_pod = writes.iter().position(|write| write.starts_with("create pods"));
+    assert!(
+        first_pod.is_some_and(|services| services > names.len() - PASSES_AT_ONCE),
+        "the first pod follows on {first_pod:?} writes"
+    );
 }
 
 #[tokio::test(start_paused = true)]

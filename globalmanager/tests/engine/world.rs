@@ -99,12 +99,12 @@ impl Kind for Gadget {
         if self.spec.pod {
             let pod = self.child(
                 ObjectKind::POD,
-                "pod",
+                &self.name_any(),
                 &json!({"containers": [{"name": "c", "image": "i"}]}),
             );
             children.push(Child {
                 kind: ObjectKind::POD,
-                name: "pod".into(),
+                name: self.name_any(),
                 make: Make::Create(pod),
             });
         }
