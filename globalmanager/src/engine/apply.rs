@@ -4,6 +4,7 @@
 //! cache may be older than an orphan deletion, and what was orphaned must stay so; it may be older than a job's end, and
 //! what has ended must not begin again.
 
+use futures::future::OptionFuture;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use skerry_crds::names;
 use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan, Reference};
+use tokio::sync::Semaphore;
 
 use super::{
     Engine, ResourceKey, cache, ownership,
@@ -20,6 +22,11 @@ use super::{
     same, trim,
     watches::api_resource,
 };
+
+/// How many resources are looked at at once of which a child [needs an address](needs_an_address). While it is looked up for
+/// others whether theirs may be made, one is being made, and the API server has no pause; and whoever deletes a Service, which
+/// waits behind all who ask for an address, does not wait long.
+pub(super) const ADDRESSES_AT_ONCE: usize = 4;
 
 /// What came of a plan.
 pub(crate) enum Outcome {
@@ -74,6 +81,9 @@ pub(crate) async fn apply<K: Kind>(
     };
     let absent = |child: &Child| !matches!(child.make, Make::Keep) && in_place(child, &live).is_none();
     let asks = |child: &Child| needs_an_address(child.kind) && absent(child);
+    // Before the second look: that is not to be old when something is made.
+    let turns = children.iter().any(asks).then_some(&engine.shared.addresses);
+    let _turn = OptionFuture::from(turns.map(Semaphore::acquire)).await;
     let strays = strays(K::KIND, children, &live);
     if (!strays.is_empty() || children.iter().any(absent))
         && let Some(outdated) = work.second_look().await?

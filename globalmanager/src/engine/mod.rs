@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use skerry_workloads::{Kind, NodePart, ObjectKind, Settings};
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -160,6 +160,8 @@ struct Shared {
     placing: Mutex<Queue<ResourceKey>>,
     to_place: Notify,
     named: Mutex<Named>,
+    /// Turns at asking for an [address](apply::ADDRESSES_AT_ONCE).
+    addresses: Semaphore,
     secrets: Secrets,
     events: events::Events,
     status_written: status::Written,
@@ -199,6 +201,7 @@ impl Engine {
                 placing: Mutex::new(Queue::new(Duration::ZERO)),
                 to_place: Notify::new(),
                 named: Mutex::default(),
+                addresses: Semaphore::new(apply::ADDRESSES_AT_ONCE),
                 secrets,
                 events,
                 status_written: status::Written::default(),

@@ -79,6 +79,27 @@ async fn where_many_resources_wait_the_services_of_all_are_made_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn few_services_wait_for_an_address_at_once_and_all_get_one() {
+    let world = World::stopped().await;
+    let names = declare(&world, 20).await;
+    let services = Match::writes().user(MANAGER).resource("services");
+    let late = world
+        .api
+        .faults()
+        .inject(services, Fault::Latency(Duration::from_secs(2)));
+    world.run();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(late.hits(), 4);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(late.hits(), 8);
+    world.settle().await;
+    assert_eq!(late.hits(), 20);
+    for name in names {
+        assert_eq!(world.status(&name).await.children, Some(2), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_edit_costs_one_write_and_drift_by_hand_is_put_back() {
     let world = World::start().await;
     world.create("a", gadget(80)).await;
