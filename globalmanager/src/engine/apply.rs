@@ -4,7 +4,6 @@
 //! cache may be older than an orphan deletion, and what was orphaned must stay so; it may be older than a job's end, and
 //! what has ended must not begin again.
 
-use futures::future::OptionFuture;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -14,7 +13,6 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use skerry_crds::names;
 use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan, Reference};
-use tokio::sync::Semaphore;
 
 use super::{
     Engine, ResourceKey, cache, ownership,
@@ -82,22 +80,23 @@ pub(crate) async fn apply<K: Kind>(
     let absent = |child: &Child| !matches!(child.make, Make::Keep) && in_place(child, &live).is_none();
     let asks = |child: &Child| needs_an_address(child.kind) && absent(child);
     // Before the second look: that is not to be old when something is made.
-    let turns = children.iter().any(asks).then_some(&engine.shared.addresses);
-    let _turn = OptionFuture::from(turns.map(Semaphore::acquire)).await;
+    let _turn = if children.iter().any(asks) {
+        engine.shared.addresses.acquire().await.ok()
+    } else {
+        None
+    };
     let strays = strays(K::KIND, children, &live);
     if (!strays.is_empty() || children.iter().any(absent))
         && let Some(outdated) = work.second_look().await?
     {
         return Ok(Outcome::Outdated(outdated));
     }
-    let mut left = children.as_slice();
-    while let [child, rest @ ..] = left {
+    let more_to_make = children.iter().any(|child| absent(child) && !asks(child));
+    for child in children {
         work.make(child, in_place(child, &live)).await?;
-        let has_one = asks(child) && work.done.wrote;
-        if has_one && rest.iter().any(absent) && engine.others_are_due() {
+        if asks(child) && work.done.wrote && more_to_make && engine.others_are_due() {
             return Ok(Outcome::Begun);
         }
-        left = rest;
     }
     work.prune(strays).await?;
     work.collect();
