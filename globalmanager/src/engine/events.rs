@@ -5,7 +5,7 @@
 //! recorder remembers all of six minutes and walks through them for each new one, and a thousand resources that are edited
 //! all the time would have it hold a hundred thousand.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use skerry_crds::names;
 use skerry_workloads::{Event, EventType};
 
-use super::Clock;
+use super::{Clock, ResourceKey};
 
 /// How many events are remembered, so that they can be counted on: some hundred bytes each.
 const REMEMBERED: usize = 2048;
@@ -39,6 +39,8 @@ pub(crate) struct Events {
     instance: String,
     clock: Clock,
     recent: Mutex<Recent>,
+    /// What passes have left for the next one of the same resource.
+    left: Mutex<BTreeMap<ResourceKey, Vec<(ObjectReference, Event)>>>,
 }
 
 impl Events {
@@ -48,22 +50,50 @@ impl Events {
             instance: instance.to_owned(),
             clock,
             recent: Mutex::default(),
+            left: Mutex::default(),
         }
     }
 
     /// Publishes events about an object.
     pub(crate) async fn publish(&self, object: &Value, told: &[Event]) {
         for event in told {
-            if let Err(error) = self.publish_one(object, event).await {
-                let Event { reason, message, .. } = event;
-                tracing::warn!(%error, reason, message, "an event could not be written");
+            self.publish_one(about(object), event).await;
+        }
+    }
+
+    /// Leaves events for [later](Self::publish_left), unless there are some of this resource already: telling is put off once.
+    pub(crate) fn leave(&self, key: &ResourceKey, object: &Value, told: &[Event]) -> bool {
+        match self.left.lock().entry(key.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(told.iter().map(|event| (about(object), event.clone())).collect());
+                true
             }
         }
     }
 
-    async fn publish_one(&self, object: &Value, event: &Event) -> Result<(), kube::Error> {
+    /// Publishes what was left.
+    pub(crate) async fn publish_left(&self, key: &ResourceKey) {
+        let left = self.left.lock().remove(key);
+        for (about, event) in left.into_iter().flatten() {
+            self.publish_one(about, &event).await;
+        }
+    }
+
+    /// Forgets what was left.
+    pub(crate) fn forget(&self, key: &ResourceKey) {
+        self.left.lock().remove(key);
+    }
+
+    async fn publish_one(&self, about: ObjectReference, event: &Event) {
+        if let Err(error) = self.write(about, event).await {
+            let Event { reason, message, .. } = event;
+            tracing::warn!(%error, reason, message, "an event could not be written");
+        }
+    }
+
+    async fn write(&self, about: ObjectReference, event: &Event) -> Result<(), kube::Error> {
         let now = (self.clock)();
-        let about = about(object);
         let api: Api<Written> = Api::namespaced(self.client.clone(), about.namespace.as_deref().unwrap_or("default"));
         let key = Key {
             uid: about.uid.clone().unwrap_or_default(),

@@ -4,12 +4,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
-use skerry_workloads::{Children, Event, EventType, Kind, ObjectKind, Observed, References};
+use skerry_workloads::{Children, Event, EventType, Kind, ObjectKind, Observed, Plan, References};
 use tokio::time::Instant;
 
 use super::{
     Engine, ResourceKey,
-    apply::{self, Outcome, Outdated},
+    apply::{self, Done, Outcome, Outdated},
     cache,
     queue::Ended,
     references,
@@ -86,7 +86,10 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         // Owner references do the cascade; what would be made now would come back to life under it.
         plan.children = Children::Unchanged;
     }
+    let events = &engine.shared.events;
     if !engine.is_leader() {
+        // What was left to tell is of a term that is over.
+        events.forget(key);
         return Ok(Ended::Well);
     }
     let done = match apply::apply(engine, &resource, &uid, &plan, seen.children.clone()).await? {
@@ -96,23 +99,44 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         Outcome::Outdated(Outdated::OwnerGone) => return Ok(Ended::Well),
         Outcome::Outdated(Outdated::OwnerNewer) => return Ok(Ended::Again(BEHIND)),
     };
+    let well = done.applied.failures.is_empty();
+    if done.wrote && well && engine.others_are_due() && events.leave(key, &raw, &plan.events) {
+        // Theirs may be children that are missing or wrong, which comes before telling of those that are right by now.
+        return Ok(Ended::Again(Duration::ZERO));
+    }
+    tell(engine, key, &resource, &raw, &seen, &plan, &done).await?;
+    Ok(match (well, plan.again) {
+        (false, _) => Ended::Failed,
+        (true, Some(after)) => Ended::Again(after.max(Duration::from_millis(100))),
+        (true, None) => Ended::Well,
+    })
+}
+
+/// Tells what was done, in events and in the status.
+async fn tell<K: Kind>(
+    engine: &Engine,
+    key: &ResourceKey,
+    resource: &K,
+    raw: &Value,
+    seen: &Observed,
+    plan: &Plan,
+    done: &Done,
+) -> Result<(), Error> {
+    let events = &engine.shared.events;
+    events.publish_left(key).await;
     // What was done is told even if the status cannot be written now: the next pass finds it done and has no news.
     if done.wrote {
-        engine.shared.events.publish(&raw, &plan.events).await;
+        events.publish(raw, &plan.events).await;
     }
-    let told = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;
+    let told = status::write(engine, key, resource, raw, seen, plan, &done.applied).await?;
     if told == Told::Now && !done.wrote {
-        engine.shared.events.publish(&raw, &plan.events).await;
+        events.publish(raw, &plan.events).await;
     }
     if let Told::Later(after) = told {
         // Also where something failed: the status does not wait for the next try.
         engine.ask_at(key.clone(), Instant::now() + after);
     }
-    Ok(match (done.applied.failures.is_empty(), plan.again) {
-        (false, _) => Ended::Failed,
-        (true, Some(after)) => Ended::Again(after.max(Duration::from_millis(100))),
-        (true, None) => Ended::Well,
-    })
+    Ok(())
 }
 
 /// Whether every kind that the decision looks at has been listed: a decision from half a picture would make twice what
@@ -128,6 +152,7 @@ pub(crate) fn ready<K: Kind>(engine: &Engine) -> bool {
 fn forget(engine: &Engine, key: &ResourceKey) {
     engine.shared.named.lock().set(key, BTreeSet::new());
     engine.shared.status_written.forget(key);
+    engine.shared.events.forget(key);
 }
 
 /// A resource that does not parse keeps its children and its objects on nodes, and says so where its user looks.

@@ -19,8 +19,8 @@ use skerry_globalmanager::{
 };
 use skerry_sandbox::ApiServer;
 use skerry_workloads::{
-    Applied, Child, Children, Kind, Make, NodePart, Nodes, ObjectKind, Observed, Payload, Plan, REPORTED_UP_TO,
-    Reference, References, Refusal, Report, Settings, StatusChange,
+    Applied, Child, Children, Event, EventType, Kind, Make, NodePart, Nodes, ObjectKind, Observed, Payload, Plan,
+    REPORTED_UP_TO, Reference, References, Refusal, Report, Settings, StatusChange,
 };
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -85,12 +85,13 @@ impl Kind for Gadget {
             .collect()
     }
 
-    fn plan(&self, _: &Observed, _: &Settings) -> Plan {
+    fn plan(&self, seen: &Observed, _: &Settings) -> Plan {
         let service = self.child(
             ObjectKind::SERVICE,
             &self.name_any(),
             &json!({"ports": [{"port": self.spec.port}]}),
         );
+        let mut events = vec![];
         let mut children = vec![Child {
             kind: ObjectKind::SERVICE,
             name: self.name_any(),
@@ -107,12 +108,20 @@ impl Kind for Gadget {
                 name: self.name_any(),
                 make: Make::Create(pod),
             });
+            if seen.child(ObjectKind::POD, &self.name_any()).is_none() {
+                events.push(Event {
+                    type_: EventType::Normal,
+                    reason: "PodCreated",
+                    message: "makes its pod".to_owned(),
+                });
+            }
         }
         let body = json!({"port": self.spec.port});
         let nodes = Nodes::Exactly([("edge-1".to_owned(), NodePart { body, credential: None })].into());
         Plan {
             children: Children::Exactly(children),
             nodes,
+            events,
             ..Plan::default()
         }
     }
@@ -266,25 +275,26 @@ impl World {
         sleep(Duration::from_secs(60)).await;
     }
 
-    /// What the manager wrote since `mark`, events apart: `verb resource/subresource name`.
+    /// What the manager wrote since `mark`, events apart: `verb resource subresource name`.
     pub(crate) fn writes_since(&self, mark: skerry_sandbox::api::Mark) -> Vec<String> {
-        let writes = self
-            .api
-            .requests()
-            .writes_since(mark)
-            .into_iter()
-            .filter(|entry| entry.request.user == MANAGER);
+        let mut writes = self.writes_and_events_since(mark);
+        writes.retain(|write| !write.starts_with("create events"));
         writes
-            .filter(|entry| entry.request.resource != "events")
-            .map(|entry| {
-                let request = entry.request;
-                format!(
-                    "{:?} {} {} {}",
-                    request.verb, request.resource, request.subresource, request.name
-                )
-                .to_lowercase()
-            })
-            .collect()
+    }
+
+    /// What the manager wrote since `mark`.
+    pub(crate) fn writes_and_events_since(&self, mark: skerry_sandbox::api::Mark) -> Vec<String> {
+        let writes = self.api.requests().writes_since(mark).into_iter();
+        let ours = writes.filter(|entry| entry.request.user == MANAGER);
+        ours.map(|entry| {
+            let request = entry.request;
+            format!(
+                "{:?} {} {} {}",
+                request.verb, request.resource, request.subresource, request.name
+            )
+            .to_lowercase()
+        })
+        .collect()
     }
 
     /// What the hub was told since this was last asked.
