@@ -207,8 +207,19 @@ async fn services_keep_their_loopback_address() {
     let status = refused(services.patch("s", &PatchParams::default(), &patch).await);
     assert!(status.message.contains("may not change once set"), "{}", status.message);
     services.delete("s", &DeleteParams::default()).await.unwrap();
-    let body = json!({"metadata": {"name": "t"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}});
-    services.create(&PostParams::default(), &of(body)).await.unwrap();
+    let make = async |name: &str, address: Option<&str>| {
+        let body = json!({"metadata": {"name": name}, "spec": {"clusterIP": address.unwrap_or_default(), "ports": [{"port": 80}]}});
+        let made = services.create(&PostParams::default(), &of(body)).await.unwrap();
+        made.spec.unwrap().cluster_ip.unwrap()
+    };
+    // One that was given back is given to nobody else soon, unless it is asked for.
+    let second = make("second", None).await;
+    assert_eq!(make("again", Some(&address)).await, address);
+    for name in ["second", "again"] {
+        services.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    let third = make("third", None).await;
+    assert!(![&address, &second].contains(&&third), "{third}");
 }
 
 #[tokio::test(start_paused = true)]

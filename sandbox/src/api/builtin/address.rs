@@ -1,6 +1,6 @@
 //! Addresses of services, which are loopback ones, so that a process can really listen there.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use serde_json::{Map, Value, json};
 
@@ -96,30 +96,37 @@ impl Addresses {
         };
         let (before, now) = (held(old), held(new));
         if before != now {
+            // Whoever had an address just now may still be spoken to there. One that was asked for changes nothing in that.
+            if let Some(chosen) = now.filter(|now| Some(*now) == self.free()) {
+                self.next = chosen + 1;
+            }
             if let Some(address) = before {
                 self.taken.remove(&address);
             }
             self.taken.extend(now);
-            // Whoever had an address just now may still be spoken to there.
-            self.next = now.map_or(self.next, |address| address + 1);
         }
         self.node_ports.note(old, new);
     }
 
+    fn range(&self) -> RangeInclusive<u32> {
+        u32::from_be_bytes([127, self.block, 0, 1])..=u32::from_be_bytes([127, self.block, 255, 254])
+    }
+
+    /// The one that is chosen next.
+    fn free(&self) -> Option<u32> {
+        let (first, last) = self.range().into_inner();
+        let start = self.next.clamp(first, last);
+        (start..=last)
+            .chain(first..start)
+            .find(|number| !self.taken.contains(number))
+    }
+
     fn address(&self, wanted: &str) -> Result<String, String> {
-        let (first, last) = (
-            u32::from_be_bytes([127, self.block, 0, 1]),
-            u32::from_be_bytes([127, self.block, 255, 254]),
-        );
         let number = if wanted.is_empty() {
-            let start = self.next.clamp(first, last);
-            let free = (start..=last)
-                .chain(first..start)
-                .find(|number| !self.taken.contains(number));
-            free.ok_or("failed to allocate IP: range is full")?
+            self.free().ok_or("failed to allocate IP: range is full")?
         } else {
             let number = parse(wanted)
-                .filter(|number| (first..=last).contains(number))
+                .filter(|number| self.range().contains(number))
                 .ok_or_else(|| {
                     format!("failed to allocate IP {wanted}: the provided network does not match the current range")
                 })?;
