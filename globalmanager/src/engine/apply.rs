@@ -10,7 +10,6 @@ use kube::{
     core::{DynamicObject, PartialObjectMeta},
 };
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use skerry_crds::names;
 use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan, Reference};
 
@@ -20,11 +19,6 @@ use super::{
     same, trim,
     watches::api_resource,
 };
-
-/// How many resources are looked at at once of which a child [needs an address](needs_an_address). While it is looked up for
-/// others whether theirs may be made, one is being made, and the API server has no pause; and whoever deletes a Service, which
-/// waits behind all who ask for an address, does not wait long.
-pub(super) const ADDRESSES_AT_ONCE: usize = 4;
 
 /// What came of a plan.
 pub(crate) enum Outcome {
@@ -57,6 +51,7 @@ pub(crate) enum Outdated {
 /// Carries out the children of `plan`.
 pub(crate) async fn apply<K: Kind>(
     engine: &Engine,
+    key: &ResourceKey,
     resource: &K,
     uid: &str,
     plan: &Plan,
@@ -69,19 +64,20 @@ pub(crate) async fn apply<K: Kind>(
         };
         return Ok(Outcome::Done(Done { applied, wrote: false }));
     };
-    let namespace = resource.meta().namespace.clone().unwrap_or_default();
     let mut work = Work {
         engine,
+        key,
         resource,
         uid,
-        namespace,
         done: Done::default(),
     };
+    let addresses = &engine.shared.addresses;
+    addresses.remember(key, &live);
     let absent = |child: &Child| !matches!(child.make, Make::Keep) && in_place(child, &live).is_none();
-    let asks = |child: &Child| needs_an_address(child.kind) && absent(child);
+    let asks = |child: &Child| absent(child) && addresses.is_chosen(key, child);
     // Before the second look: that is not to be old when something is made.
     let _turn = if children.iter().any(asks) {
-        engine.shared.addresses.acquire().await.ok()
+        addresses.turn().await
     } else {
         None
     };
@@ -93,21 +89,17 @@ pub(crate) async fn apply<K: Kind>(
     }
     let more_to_make = children.iter().any(|child| absent(child) && !asks(child));
     for child in children {
+        let asks = asks(child);
         work.make(child, in_place(child, &live)).await?;
-        if asks(child) && work.done.wrote && more_to_make && engine.others_are_due() {
+        // So where a thousand resources wait, the Services of all are made before what more follows from, and that is over in a
+        // fraction of the time.
+        if asks && work.done.wrote && more_to_make && engine.others_are_due() {
             return Ok(Outcome::Begun);
         }
     }
     work.prune(strays).await?;
     work.collect();
     Ok(Outcome::Done(work.done))
-}
-
-/// Whether the API server gives such a child an address: one child after the other, each in a request to itself that waits behind
-/// all others. So where a thousand resources wait, the Services of all are made before what more follows from, and that is over
-/// in a fraction of the time.
-fn needs_an_address(kind: ObjectKind) -> bool {
-    kind == ObjectKind::SERVICE
 }
 
 /// What is there of a child.
@@ -132,9 +124,9 @@ fn strays<'a>(owner: ObjectKind, children: &[Child], live: &'a [Live]) -> Vec<&'
 
 struct Work<'a, K> {
     engine: &'a Engine,
+    key: &'a ResourceKey,
     resource: &'a K,
     uid: &'a str,
-    namespace: String,
     done: Done,
 }
 
@@ -144,7 +136,7 @@ impl<K: Kind> Work<'_, K> {
             (Make::Keep, _) | (Make::Create(_), Some(_)) => Ok(()),
             (Make::Apply(_), Some(mine)) if mine.terminating() => Ok(()),
             (Make::Apply(body), Some(mine)) => {
-                let body = with_hash(body);
+                let body = same::with_hash(body);
                 if same::holds(&mine.object, &body) {
                     Ok(())
                 } else {
@@ -153,8 +145,10 @@ impl<K: Kind> Work<'_, K> {
             }
             (Make::Apply(body), None) => {
                 if self.may_make(child).await? {
-                    let found = self.found(child);
-                    self.send_apply(child, &with_hash(body), found.as_ref()).await
+                    match self.found(child) {
+                        None => self.send_anew(child, &same::with_hash(body)).await,
+                        found => self.send_apply(child, &same::with_hash(body), found.as_ref()).await,
+                    }
                 } else {
                     Ok(())
                 }
@@ -216,18 +210,14 @@ impl<K: Kind> Work<'_, K> {
     /// Has the resource looked at again when whatever may hold the child's name goes: an object that has nothing else to
     /// do with the resource.
     fn watch_name(&self, child: &Child) {
-        let key = ResourceKey {
-            kind: K::KIND,
-            namespace: self.namespace.clone(),
-            name: self.resource.meta().name.clone().unwrap_or_default(),
-        };
         let reference = Reference::new(child.kind, &child.name);
-        self.engine.shared.named.lock().also(&key, reference);
+        self.engine.shared.named.lock().also(self.key, reference);
     }
 
     /// Looks at the owner itself: what the plan was made from may be older.
     async fn second_look(&self) -> Result<Option<Outdated>, Error> {
-        let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.engine.shared.parts.client.clone(), &self.namespace);
+        let api: Api<PartialObjectMeta<K>> =
+            Api::namespaced(self.engine.shared.parts.client.clone(), &self.key.namespace);
         let planned = self.resource.meta();
         let found = api
             .get_opt(planned.name.as_deref().unwrap_or_default())
@@ -246,9 +236,28 @@ impl<K: Kind> Work<'_, K> {
     /// An object of the child's name, now that it was looked up.
     fn found(&self, child: &Child) -> Option<Live> {
         let cache = self.engine.shared.cache.lock();
-        let object = cache.get(child.kind, &self.namespace, &child.name)?;
+        let object = cache.get(child.kind, &self.key.namespace, &child.name)?;
         let kind = child.kind;
         Some(Live { kind, object })
+    }
+
+    /// Makes what is not there, with the address that it had.
+    async fn send_anew(&mut self, child: &Child, body: &Value) -> Result<(), Error> {
+        let addresses = &self.engine.shared.addresses;
+        if let Some(body) = addresses.with_last(self.key, child, body) {
+            self.still_leads()?;
+            let how = PatchParams::apply(names::MANAGER).force();
+            let sent = self
+                .api(child.kind)
+                .patch(&child.name, &how, &Patch::Apply(&body))
+                .await;
+            if !is_invalid(&sent) {
+                return self.settle(child, sent, "applying");
+            }
+            // Another one has it by now, or it is not given back yet, or there are others now.
+            addresses.forget(self.key);
+        }
+        self.send_apply(child, body, None).await
     }
 
     async fn send_apply(&mut self, child: &Child, body: &Value, live: Option<&Live>) -> Result<(), Error> {
@@ -260,7 +269,7 @@ impl<K: Kind> Work<'_, K> {
         }
         let how = PatchParams::apply(names::MANAGER).force();
         let mut sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
-        if live.is_some() && matches!(&sent, Err(kube::Error::Api(status)) if status.code == 422) {
+        if live.is_some() && is_invalid(&sent) {
             // Should our part be invalid by itself, this changes nothing, and the first answer stands.
             if ownership::overrule(&api, &child.name, body).await.is_ok() {
                 sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
@@ -366,31 +375,17 @@ impl<K: Kind> Work<'_, K> {
     fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
         Api::namespaced_with(
             self.engine.shared.parts.client.clone(),
-            &self.namespace,
+            &self.key.namespace,
             &api_resource(kind),
         )
     }
 }
 
-fn title(child: &Child) -> String {
-    format!("{} {}", child.kind.kind, child.name)
+/// Whether the API server takes no such object.
+fn is_invalid(sent: &Result<DynamicObject, kube::Error>) -> bool {
+    matches!(sent, Err(kube::Error::Api(status)) if status.code == 422)
 }
 
-/// The body with the hash of itself as an annotation: it tells what was planned before and is planned no more.
-fn with_hash(body: &Value) -> Value {
-    let hash = Sha256::digest(serde_json::to_vec(body).unwrap_or_default());
-    let hash = hash
-        .iter()
-        .take(8)
-        .fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
-    let mut body = body.clone();
-    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut)
-        && let Some(annotations) = metadata
-            .entry("annotations")
-            .or_insert_with(|| json!({}))
-            .as_object_mut()
-    {
-        annotations.insert(names::annotation::APPLIED_HASH.to_owned(), hash.into());
-    }
-    body
+fn title(child: &Child) -> String {
+    format!("{} {}", child.kind.kind, child.name)
 }

@@ -10,6 +10,7 @@
 //! Level-triggered: a watch only fills the cache and asks for a look; what is to be done is decided by the pass, from
 //! the cache alone. The engine knows effects, retries and order; of a kind it knows what [`Kind`] tells.
 
+mod addresses;
 mod apply;
 mod cache;
 mod driver;
@@ -37,7 +38,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use skerry_workloads::{Kind, NodePart, ObjectKind, Settings};
 use tokio::{
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, watch},
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -46,6 +47,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::queue::Ended;
 pub use self::reports::{NodeReport, Start, Taken};
 use self::{
+    addresses::Addresses,
     cache::Cache,
     driver::{Driven, Driver},
     queue::Queue,
@@ -160,8 +162,7 @@ struct Shared {
     placing: Mutex<Queue<ResourceKey>>,
     to_place: Notify,
     named: Mutex<Named>,
-    /// Turns at asking for an [address](apply::ADDRESSES_AT_ONCE).
-    addresses: Semaphore,
+    addresses: Addresses,
     secrets: Secrets,
     events: events::Events,
     status_written: status::Written,
@@ -201,7 +202,7 @@ impl Engine {
                 placing: Mutex::new(Queue::new(Duration::ZERO)),
                 to_place: Notify::new(),
                 named: Mutex::default(),
-                addresses: Semaphore::new(apply::ADDRESSES_AT_ONCE),
+                addresses: Addresses::default(),
                 secrets,
                 events,
                 status_written: status::Written::default(),

@@ -92,7 +92,7 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         events.forget(key);
         return Ok(Ended::Well);
     }
-    let done = match apply::apply(engine, &resource, &uid, &plan, seen.children.clone()).await? {
+    let done = match apply::apply(engine, key, &resource, &uid, &plan, seen.children.clone()).await? {
         Outcome::Done(done) => done,
         // After those that were due before now.
         Outcome::Begun => return Ok(Ended::Again(Duration::ZERO)),
@@ -153,6 +153,7 @@ fn forget(engine: &Engine, key: &ResourceKey) {
     engine.shared.named.lock().set(key, BTreeSet::new());
     engine.shared.status_written.forget(key);
     engine.shared.events.forget(key);
+    engine.shared.addresses.forget(key);
 }
 
 /// A resource that does not parse keeps its children and its objects on nodes, and says so where its user looks.

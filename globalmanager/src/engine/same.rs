@@ -5,7 +5,9 @@
 //! planned earlier and is planned no more cannot be seen here; the hash of the plan, which a child carries in an
 //! annotation, tells.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use skerry_crds::names;
 
 /// The keys by which Kubernetes merges lists of objects, tried in this order: the first that all elements have.
 const LIST_KEYS: [&[&str]; 6] = [
@@ -19,6 +21,25 @@ const LIST_KEYS: [&[&str]; 6] = [
 
 /// Below these fields a string or number is a quantity (`resources.limits`, `emptyDir.sizeLimit`, …).
 const QUANTITIES: [&str; 6] = ["limits", "requests", "sizeLimit", "divisor", "averageValue", "capacity"];
+
+/// The body with the hash of itself as an annotation: it tells what was planned before and is planned no more.
+pub(crate) fn with_hash(body: &Value) -> Value {
+    let hash = Sha256::digest(serde_json::to_vec(body).unwrap_or_default());
+    let hash = hash
+        .iter()
+        .take(8)
+        .fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
+    let mut body = body.clone();
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(annotations) = metadata
+            .entry("annotations")
+            .or_insert_with(|| json!({}))
+            .as_object_mut()
+    {
+        annotations.insert(names::annotation::APPLIED_HASH.to_owned(), hash.into());
+    }
+    body
+}
 
 /// Whether `live` holds everything of `planned`.
 pub(crate) fn holds(live: &Value, planned: &Value) -> bool {

@@ -105,6 +105,51 @@ async fn few_services_wait_for_an_address_at_once_and_all_get_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_that_is_made_again_has_the_address_that_it_had_unless_another_has_it() {
+    let world = World::start().await;
+    world.create("a", gadget(80)).await;
+    let address = async || {
+        let service = world.services().get("a").await.unwrap();
+        service.spec.unwrap().cluster_ip.unwrap()
+    };
+    let delete = async || {
+        let deleted = world.services().delete("a", &DeleteParams::default()).await;
+        deleted.unwrap();
+    };
+    let first = address().await;
+    for port in [81, 82] {
+        delete().await;
+        world.settle().await;
+        assert_eq!(address().await, first);
+        // Nothing of that is planned, and an edit leaves it as it is.
+        let edit = Patch::Merge(json!({"spec": {"port": port}}));
+        world
+            .gadgets()
+            .patch("a", &PatchParams::default(), &edit)
+            .await
+            .unwrap();
+        world.settle().await;
+        let service = world.services().get("a").await.unwrap().spec.unwrap();
+        assert_eq!(service.ports.unwrap().first().unwrap().port, port);
+        assert_eq!(service.cluster_ip, Some(first.clone()));
+    }
+    let late = Fault::Latency(Duration::from_secs(1));
+    let services = Match::writes().user(MANAGER).resource("services");
+    world.api.faults().inject(services, late);
+    delete().await;
+    let other = json!({"metadata": {"name": "other"}, "spec": {"clusterIP": first, "ports": [{"port": 1}]}});
+    let other = serde_json::from_value(other).unwrap();
+    world.services().create(&PostParams::default(), &other).await.unwrap();
+    world.settle().await;
+    let second = address().await;
+    assert_ne!(second, first);
+    assert_eq!(world.status("a").await.failure, None);
+    delete().await;
+    world.settle().await;
+    assert_eq!(address().await, second, "that is the one which it had last");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_edit_costs_one_write_and_drift_by_hand_is_put_back() {
     let world = World::start().await;
     world.create("a", gadget(80)).await;
