@@ -52,7 +52,7 @@ impl Addresses {
     pub(super) fn remember(&self, owner: &ResourceKey, children: &[Live]) {
         let mut last = self.last.lock();
         for live in children.iter().filter(|live| live.kind == ObjectKind::SERVICE) {
-            let address = live.object.pointer("/spec").and_then(|spec| spec.get(FIELD)?.as_str());
+            let address = live.object.get("spec").and_then(|spec| spec.get(FIELD)?.as_str());
             // A Service without one says so in its place.
             let Some(address) = address.filter(|address| address.parse::<std::net::IpAddr>().is_ok()) else {
                 continue;

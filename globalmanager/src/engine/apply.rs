@@ -145,10 +145,8 @@ impl<K: Kind> Work<'_, K> {
             }
             (Make::Apply(body), None) => {
                 if self.may_make(child).await? {
-                    match self.found(child) {
-                        None => self.send_anew(child, &same::with_hash(body)).await,
-                        found => self.send_apply(child, &same::with_hash(body), found.as_ref()).await,
-                    }
+                    let found = self.found(child);
+                    self.send_apply(child, &same::with_hash(body), found.as_ref()).await
                 } else {
                     Ok(())
                 }
@@ -241,25 +239,6 @@ impl<K: Kind> Work<'_, K> {
         Some(Live { kind, object })
     }
 
-    /// Makes what is not there, with the address that it had.
-    async fn send_anew(&mut self, child: &Child, body: &Value) -> Result<(), Error> {
-        let addresses = &self.engine.shared.addresses;
-        if let Some(body) = addresses.with_last(self.key, child, body) {
-            self.still_leads()?;
-            let how = PatchParams::apply(names::MANAGER).force();
-            let sent = self
-                .api(child.kind)
-                .patch(&child.name, &how, &Patch::Apply(&body))
-                .await;
-            if !is_invalid(&sent) {
-                return self.settle(child, sent, "applying");
-            }
-            // Another one has it by now, or it is not given back yet, or there are others now.
-            addresses.forget(self.key);
-        }
-        self.send_apply(child, body, None).await
-    }
-
     async fn send_apply(&mut self, child: &Child, body: &Value, live: Option<&Live>) -> Result<(), Error> {
         self.still_leads()?;
         let api = self.api(child.kind);
@@ -268,7 +247,19 @@ impl<K: Kind> Work<'_, K> {
             moved.map_err(at(format!("moving the ownership of fields of {}", title(child))))?;
         }
         let how = PatchParams::apply(names::MANAGER).force();
-        let mut sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
+        let addresses = &self.engine.shared.addresses;
+        let with_address = match live {
+            Some(_) => None,
+            None => addresses.with_last(self.key, child, body),
+        };
+        let first = with_address.as_ref().unwrap_or(body);
+        let mut sent = api.patch(&child.name, &how, &Patch::Apply(first)).await;
+        if with_address.is_some() && is_invalid(&sent) {
+            // Another one has it by now, or it is not given back yet, or there are others now.
+            addresses.forget(self.key);
+            self.still_leads()?;
+            sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
+        }
         if live.is_some() && is_invalid(&sent) {
             // Should our part be invalid by itself, this changes nothing, and the first answer stands.
             if ownership::overrule(&api, &child.name, body).await.is_ok() {

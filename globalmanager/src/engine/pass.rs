@@ -4,12 +4,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
-use skerry_workloads::{Children, Event, EventType, Kind, ObjectKind, Observed, Plan, References};
+use skerry_workloads::{Children, Event, EventType, Kind, ObjectKind, Observed, References};
 use tokio::time::Instant;
 
 use super::{
     Engine, ResourceKey,
-    apply::{self, Done, Outcome, Outdated},
+    apply::{self, Outcome, Outdated},
     cache,
     queue::Ended,
     references,
@@ -104,39 +104,24 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         // Theirs may be children that are missing or wrong, which comes before telling of those that are right by now.
         return Ok(Ended::Again(Duration::ZERO));
     }
-    tell(engine, key, &resource, &raw, &seen, &plan, &done).await?;
-    Ok(match (well, plan.again) {
-        (false, _) => Ended::Failed,
-        (true, Some(after)) => Ended::Again(after.max(Duration::from_millis(100))),
-        (true, None) => Ended::Well,
-    })
-}
-
-/// Tells what was done, in events and in the status.
-async fn tell<K: Kind>(
-    engine: &Engine,
-    key: &ResourceKey,
-    resource: &K,
-    raw: &Value,
-    seen: &Observed,
-    plan: &Plan,
-    done: &Done,
-) -> Result<(), Error> {
-    let events = &engine.shared.events;
     events.publish_left(key).await;
     // What was done is told even if the status cannot be written now: the next pass finds it done and has no news.
     if done.wrote {
-        events.publish(raw, &plan.events).await;
+        events.publish(&raw, &plan.events).await;
     }
-    let told = status::write(engine, key, resource, raw, seen, plan, &done.applied).await?;
+    let told = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;
     if told == Told::Now && !done.wrote {
-        events.publish(raw, &plan.events).await;
+        events.publish(&raw, &plan.events).await;
     }
     if let Told::Later(after) = told {
         // Also where something failed: the status does not wait for the next try.
         engine.ask_at(key.clone(), Instant::now() + after);
     }
-    Ok(())
+    Ok(match (well, plan.again) {
+        (false, _) => Ended::Failed,
+        (true, Some(after)) => Ended::Again(after.max(Duration::from_millis(100))),
+        (true, None) => Ended::Well,
+    })
 }
 
 /// Whether every kind that the decision looks at has been listed: a decision from half a picture would make twice what

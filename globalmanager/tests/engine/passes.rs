@@ -63,7 +63,7 @@ async fn where_many_resources_wait_services_come_first_then_other_children_and_t
     world.run();
     world.settle().await;
     let writes = world.writes_and_events_since(mark);
-    let nearly_all = names.len() - PASSES_AT_ONCE;
+    let nearly_all = names.len() - PASSES_AT_ONCE + 1;
     for (what, after) in [
         ("patch services  ", 0),
         ("create pods  ", nearly_all),

@@ -208,7 +208,8 @@ async fn services_keep_their_loopback_address() {
     assert!(status.message.contains("may not change once set"), "{}", status.message);
     services.delete("s", &DeleteParams::default()).await.unwrap();
     let make = async |name: &str, address: Option<&str>| {
-        let body = json!({"metadata": {"name": name}, "spec": {"clusterIP": address.unwrap_or_default(), "ports": [{"port": 80}]}});
+        let spec = json!({"clusterIP": address.unwrap_or_default(), "ports": [{"port": 80}]});
+        let body = json!({"metadata": {"name": name}, "spec": spec});
         let made = services.create(&PostParams::default(), &of(body)).await.unwrap();
         made.spec.unwrap().cluster_ip.unwrap()
     };
