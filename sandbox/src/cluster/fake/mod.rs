@@ -1,12 +1,13 @@
 //! A kubelet without processes, for tests in virtual time: pods start, become ready, end and fail as the test says, and
 //! deleted pods go after their grace period.
 //!
-//! It stands for the kubelets of all its nodes. It never starts anything and knows no probes or volumes.
+//! It stands for the kubelets of all its nodes, each of which goes about its own pods, one after the other. It never starts
+//! anything and knows no probes or volumes.
 
 mod act;
 mod script;
 
-use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,11 +22,11 @@ use tokio::time::{Instant, timeout};
 use super::cache::Table;
 use super::clock::{Times, until};
 use super::heartbeat;
-use super::meta::{Id, id, node_name};
+use super::meta::{Id, id};
 use super::node::NodeSpec;
 use super::queue::Queue;
 use super::report;
-use super::watching::watch_all;
+use super::watching::watch_fields;
 use crate::api::Clock;
 use act::{Act, Place, act, evicted};
 use script::Script;
@@ -41,6 +42,8 @@ pub struct FakeKubelet {
 struct Shared {
     script: Mutex<Script>,
     changed: watch::Sender<()>,
+    /// How many pods got an address so far.
+    started: AtomicU32,
 }
 
 impl FakeKubelet {
@@ -53,21 +56,17 @@ impl FakeKubelet {
         let shared = Arc::new(Shared {
             script: Mutex::default(),
             changed: watch::Sender::new(()),
+            started: AtomicU32::new(0),
         });
-        let mut addresses = BTreeMap::new();
+        let mut names = Vec::new();
+        let mut tasks = JoinSet::new();
         for (index, node) in (1_u8..=250).zip(nodes) {
             let address = format!("192.0.2.{index}");
             heartbeat::register(&client, &clock, &node, &address).await?;
-            addresses.insert(node.name, address);
+            names.push(node.name.clone());
+            tasks.spawn(Tending::new(client.clone(), clock, node.name, address, shared.clone()).run());
         }
-        let mut tasks = JoinSet::new();
-        tasks.spawn(beat(
-            client.clone(),
-            clock,
-            addresses.keys().cloned().collect(),
-            shared.clone(),
-        ));
-        tasks.spawn(Kubelets::new(client, clock, addresses, shared.clone()).run());
+        tasks.spawn(beat(client, clock, names, shared.clone()));
         Ok(Self {
             shared,
             _tasks: Arc::new(tasks),
@@ -160,34 +159,36 @@ async fn beat(client: Client, clock: Clock, nodes: Vec<String>, shared: Arc<Shar
     }
 }
 
-struct Kubelets {
+/// What one node's kubelet does.
+struct Tending {
     client: Client,
     clock: Clock,
-    /// Of the nodes.
-    addresses: BTreeMap<String, String>,
+    node: String,
+    address: String,
     shared: Arc<Shared>,
     pods: Table<Pod>,
     queue: Queue<Id>,
-    /// How many pods got an address so far.
-    started: u32,
 }
 
-impl Kubelets {
-    fn new(client: Client, clock: Clock, addresses: BTreeMap<String, String>, shared: Arc<Shared>) -> Self {
+impl Tending {
+    fn new(client: Client, clock: Clock, node: String, address: String, shared: Arc<Shared>) -> Self {
         let (pods, queue) = (Table::default(), Queue::default());
         Self {
             client,
             clock,
-            addresses,
+            node,
+            address,
             shared,
             pods,
             queue,
-            started: 0,
         }
     }
 
     async fn run(mut self) {
-        let mut events = watch_all(Api::<Pod>::all(self.client.clone()));
+        let mut events = watch_fields(
+            Api::<Pod>::all(self.client.clone()),
+            &format!("spec.nodeName={}", self.node),
+        );
         let mut changed = self.shared.changed.subscribe();
         loop {
             let due = self.queue.next_due();
@@ -211,16 +212,10 @@ impl Kubelets {
 
     async fn look_at(&mut self, id: Id) {
         let Some(pod) = self.pods.get(&id).cloned() else { return };
-        let Some(host_ip) = node_name(&pod).and_then(|node| self.addresses.get(node)).cloned() else {
-            return;
-        };
-        if self
-            .shared
-            .read(|script| node_name(&pod).is_none_or(|node| script.lost.contains(node)))
-        {
+        if self.shared.read(|script| script.lost.contains(&self.node)) {
             return;
         }
-        match self.carry_out(&pod, host_ip).await {
+        match self.carry_out(&pod).await {
             Ok(()) => self.queue.succeeded(&id),
             Err(error) => {
                 tracing::debug!(pod = id.1, %error, "tried again later");
@@ -229,11 +224,11 @@ impl Kubelets {
         }
     }
 
-    async fn carry_out(&mut self, pod: &Pod, host_ip: String) -> Result<(), kube::Error> {
+    async fn carry_out(&mut self, pod: &Pod) -> Result<(), kube::Error> {
         let (now, id) = (self.clock.time(), id(pod));
         let place = Place {
-            pod_ip: self.pod_ip(pod, &host_ip),
-            host_ip,
+            pod_ip: self.pod_ip(pod),
+            host_ip: self.address.clone(),
         };
         let (behaviour, timing, eviction) = self.shared.read(|script| {
             (
@@ -269,15 +264,12 @@ impl Kubelets {
     }
 
     /// A pod keeps its address; one in the node's network has the node's.
-    fn pod_ip(&mut self, pod: &Pod, host_ip: &str) -> String {
+    fn pod_ip(&self, pod: &Pod) -> String {
         let known = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
         if pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default() {
-            return host_ip.to_owned();
+            return self.address.clone();
         }
-        known.unwrap_or_else(|| {
-            self.started += 1;
-            format!("10.244.{}.{}", self.started / 250, self.started % 250 + 1)
-        })
+        known.unwrap_or_else(|| pod_address(self.shared.started.fetch_add(1, Ordering::Relaxed)))
     }
 
     async fn report(&mut self, pod: &Pod, status: &PodStatus) -> Result<(), kube::Error> {
@@ -291,10 +283,32 @@ impl Kubelets {
     }
 }
 
+/// The address of a pod that gets one after so many others. There are three quarters of a million; then they begin again.
+fn pod_address(before: u32) -> String {
+    let (net, host) = (before / 250, before % 250 + 2);
+    format!("10.{}.{}.{host}", 244 + net / 256 % 12, net % 256)
+}
+
 /// Whether the containers have come to the end that a test asked for.
 fn ended(status: &PodStatus) -> bool {
     let statuses = status.container_statuses.iter().flatten();
     statuses
         .filter_map(|container| container.state.as_ref())
         .any(|state| state.terminated.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pod_address;
+
+    #[test]
+    fn the_addresses_of_pods_differ_and_are_valid() {
+        let address = |before| pod_address(before).parse::<std::net::Ipv4Addr>().unwrap().octets();
+        assert_eq!(address(0), [10, 244, 0, 2]);
+        assert_eq!(address(249), [10, 244, 0, 251]);
+        assert_eq!(address(250), [10, 244, 1, 2]);
+        assert_eq!(address(64_000), [10, 245, 0, 2]);
+        assert_eq!(address(767_999), [10, 255, 255, 251]);
+        assert_eq!(address(768_000), address(0));
+    }
 }
