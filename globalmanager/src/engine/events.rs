@@ -5,7 +5,10 @@
 //! recorder remembers all of six minutes and walks through them for each new one, and a thousand resources that are edited
 //! all the time would have it hold a hundred thousand.
 
-use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -23,9 +26,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use skerry_crds::names;
 use skerry_workloads::{Event, EventType};
+use tokio::time::Instant;
 
 use super::{Clock, ResourceKey};
 
+/// Where children of others are still to be made, that may be told so much later, and not more: whoever waits for it would take
+/// it for lost.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
 /// How many events are remembered, so that they can be counted on: some hundred bytes each.
 const REMEMBERED: usize = 2048;
 /// What was not told for so long is told in a new event, as in Kubernetes' own components.
@@ -39,8 +46,14 @@ pub(crate) struct Events {
     instance: String,
     clock: Clock,
     recent: Mutex<Recent>,
-    /// What passes have left for the next one of the same resource.
-    left: Mutex<BTreeMap<ResourceKey, Vec<(ObjectReference, Event)>>>,
+    /// What passes have left for a later one of the same resource.
+    left: Mutex<BTreeMap<ResourceKey, Left>>,
+}
+
+/// What is still to be told of a resource.
+struct Left {
+    since: Instant,
+    events: Vec<(ObjectReference, Event)>,
 }
 
 impl Events {
@@ -61,21 +74,30 @@ impl Events {
         }
     }
 
-    /// Leaves events for [later](Self::publish_left), unless there are some of this resource already: telling is put off once.
-    pub(crate) fn leave(&self, key: &ResourceKey, object: &Value, told: &[Event]) -> bool {
-        match self.left.lock().entry(key.clone()) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(vacant) => {
-                vacant.insert(told.iter().map(|event| (about(object), event.clone())).collect());
-                true
+    /// Leaves events to be [told](Self::publish_left); what happens again meanwhile is told once.
+    pub(crate) fn leave(&self, key: &ResourceKey, object: &Value, told: &[Event]) {
+        let mut left = self.left.lock();
+        let left = left.entry(key.clone()).or_insert_with(|| Left {
+            since: Instant::now(),
+            events: vec![],
+        });
+        for event in told {
+            if left.events.iter().all(|(_, known)| known != event) {
+                left.events.push((about(object), event.clone()));
             }
         }
+    }
+
+    /// Until when what was left of this resource may wait; nothing where nothing was, or it has waited long enough.
+    pub(crate) fn may_wait(&self, key: &ResourceKey) -> Option<Instant> {
+        let then = self.left.lock().get(key)?.since + TOLD_WITHIN;
+        (then > Instant::now()).then_some(then)
     }
 
     /// Publishes what was left.
     pub(crate) async fn publish_left(&self, key: &ResourceKey) {
         let left = self.left.lock().remove(key);
-        for (about, event) in left.into_iter().flatten() {
+        for (about, event) in left.into_iter().flat_map(|left| left.events) {
             self.publish_one(about, &event).await;
         }
     }

@@ -100,15 +100,17 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         Outcome::Outdated(Outdated::OwnerNewer) => return Ok(Ended::Again(BEHIND)),
     };
     let well = done.applied.failures.is_empty();
-    if done.wrote && well && engine.others_are_due() && events.leave(key, &raw, &plan.events) {
-        // Theirs may be children that are missing or wrong, which comes before telling of those that are right by now.
-        return Ok(Ended::Again(Duration::ZERO));
-    }
-    events.publish_left(key).await;
     // What was done is told even if the status cannot be written now: the next pass finds it done and has no news.
     if done.wrote {
-        events.publish(&raw, &plan.events).await;
+        events.leave(key, &raw, &plan.events);
     }
+    if well
+        && let Some(then) = events.may_wait(key)
+        && engine.others_come_before(then)
+    {
+        return Ok(Ended::AfterOthers(then));
+    }
+    events.publish_left(key).await;
     let told = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;
     if told == Told::Now && !done.wrote {
         events.publish(&raw, &plan.events).await;

@@ -7,6 +7,8 @@
 //!                      ▲ earlier time wins   │ ask: remembered          where it was asked for meanwhile
 //!                      └─────────────────────┘ and due when done
 //! ```
+//!
+//! What gives way to others waits as well, and its turn also comes when nothing is due.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,6 +29,8 @@ pub(crate) enum Ended {
     Well,
     /// Well; look again after this time even if nothing was seen to change.
     Again(Duration),
+    /// Well so far; look again once nothing else is due, and at this time in any case.
+    AfterOthers(Instant),
     /// It failed: try again after the resource's back-off.
     Failed,
 }
@@ -36,7 +40,7 @@ impl Ended {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Well => "well",
-            Self::Again(_) => "again",
+            Self::Again(_) | Self::AfterOthers(_) => "again",
             Self::Failed => "failed",
         }
     }
@@ -47,6 +51,8 @@ impl Ended {
 pub(crate) struct Queue<K> {
     waiting: BTreeMap<K, Instant>,
     due: BTreeSet<(Instant, K)>,
+    /// Those of them that give way to others until they are due.
+    behind: BTreeSet<(Instant, K)>,
     /// What is being looked at, and when it was asked for meanwhile.
     running: BTreeMap<K, Option<Instant>>,
     failures: BTreeMap<K, Failures>,
@@ -66,6 +72,7 @@ impl<K: Ord + Clone> Queue<K> {
         Self {
             waiting: BTreeMap::new(),
             due: BTreeSet::new(),
+            behind: BTreeSet::new(),
             running: BTreeMap::new(),
             failures: BTreeMap::new(),
             longest_retry,
@@ -81,7 +88,9 @@ impl<K: Ord + Clone> Queue<K> {
         match self.waiting.get(&key) {
             Some(earlier) if *earlier <= at => return,
             Some(later) => {
-                self.due.remove(&(*later, key.clone()));
+                let later = (*later, key.clone());
+                self.due.remove(&later);
+                self.behind.remove(&later);
             }
             None => {}
         }
@@ -89,13 +98,13 @@ impl<K: Ord + Clone> Queue<K> {
         self.waiting.insert(key, at);
     }
 
-    /// The next key that is due at `now`, which then counts as running until [`Queue::done`].
+    /// The next key that is due at `now`, or else one that gave way, which then counts as running until [`Queue::done`].
     pub(crate) fn next(&mut self, now: Instant) -> Option<K> {
-        let (at, _) = self.due.first()?;
-        if *at > now {
-            return None;
-        }
-        let (_, key) = self.due.pop_first()?;
+        let due = self.due.first().filter(|(at, _)| *at <= now);
+        let next = due.or_else(|| self.behind.first())?.clone();
+        self.due.remove(&next);
+        self.behind.remove(&next);
+        let (_, key) = next;
         self.waiting.remove(&key);
         self.running.insert(key.clone(), None);
         Some(key)
@@ -106,9 +115,14 @@ impl<K: Ord + Clone> Queue<K> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Whether nothing runs, and nothing is due before `then`.
+    /// Whether something gave way until a time before `then`, and has not had its turn yet.
+    pub(crate) fn owes_a_turn(&self, then: Instant) -> bool {
+        self.behind.first().is_some_and(|(at, _)| *at < then)
+    }
+
+    /// Whether nothing runs, and nothing will before `then`.
     pub(crate) fn idle_until(&self, then: Instant) -> bool {
-        self.running.is_empty() && self.due_at().is_none_or(|due| due >= then)
+        self.running.is_empty() && self.behind.is_empty() && self.due_at().is_none_or(|due| due >= then)
     }
 
     /// How many keys wait, due or not.
@@ -127,6 +141,11 @@ impl<K: Ord + Clone> Queue<K> {
             Ended::Again(after) => {
                 self.failures.remove(&key);
                 Some(now + spread(after, jitter))
+            }
+            Ended::AfterOthers(at) => {
+                self.failures.remove(&key);
+                self.behind.insert((at, key.clone()));
+                Some(at)
             }
             Ended::Failed => {
                 let failures = match self.failures.get(&key) {
@@ -189,6 +208,42 @@ mod tests {
         assert_eq!(queue.next(start), None);
         queue.done("a", Ended::Well, start, 0.5);
         assert_eq!(queue.next(start), Some("a"));
+    }
+
+    #[test]
+    fn what_gives_way_is_looked_at_once_nothing_else_is_due_or_its_time_has_come_or_it_is_asked_for() {
+        let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
+        let next = |queue: &mut Queue<_>, seconds| queue.next(at(start, seconds));
+        let give_way = |queue: &mut Queue<_>, key, seconds| {
+            queue.ask(key, at(start, seconds));
+            assert_eq!(queue.next(at(start, seconds)), Some(key));
+            queue.done(key, Ended::AfterOthers(at(start, seconds + 9)), at(start, seconds), 0.5);
+        };
+        give_way(&mut queue, "a", 0);
+        assert_eq!((queue.due_at(), queue.depth()), (Some(at(start, 9)), 1));
+        assert!(
+            !queue.idle_until(at(start, 1)),
+            "it is looked at as soon as somebody may"
+        );
+        queue.ask("b", at(start, 1));
+        queue.ask("c", at(start, 2));
+        assert_eq!(next(&mut queue, 1), Some("b"), "due is due");
+        assert_eq!(next(&mut queue, 1), Some("a"), "before what is due later");
+        assert_eq!((next(&mut queue, 1), queue.owes_a_turn(at(start, 10))), (None, false));
+        assert_eq!(next(&mut queue, 2), Some("c"));
+
+        give_way(&mut queue, "d", 3);
+        queue.ask("e", at(start, 11));
+        queue.ask("f", at(start, 12));
+        assert_eq!(next(&mut queue, 13), Some("e"));
+        assert_eq!(next(&mut queue, 13), Some("d"), "it has waited long enough");
+        assert_eq!(next(&mut queue, 13), Some("f"));
+
+        give_way(&mut queue, "g", 14);
+        queue.ask("g", at(start, 15));
+        queue.ask("h", at(start, 16));
+        assert_eq!(next(&mut queue, 16), Some("g"), "something was seen of it");
+        assert_eq!((next(&mut queue, 16), queue.depth()), (Some("h"), 0));
     }
 
     #[test]

@@ -36,8 +36,8 @@ async fn creation_costs_one_write_per_child_and_one_for_the_status_and_rest_cost
 }
 
 /// The names of so many gadgets, which are declared and have nothing yet.
-async fn declare(world: &World, number: usize) -> Vec<String> {
-    let names: Vec<_> = (0..number).map(|number| format!("gadget-{number:03}")).collect();
+async fn declare(world: &World, prefix: &str, number: usize) -> Vec<String> {
+    let names: Vec<_> = (0..number).map(|number| format!("{prefix}-{number:03}")).collect();
     for name in &names {
         let with_pod = GadgetSpec {
             pod: true,
@@ -53,7 +53,7 @@ async fn declare(world: &World, number: usize) -> Vec<String> {
 async fn where_many_resources_wait_services_come_first_then_other_children_and_then_what_is_told() {
     const PASSES_AT_ONCE: usize = 16;
     let world = World::stopped().await;
-    let names = declare(&world, 100).await;
+    let names = declare(&world, "gadget", 100).await;
     let writes = Match::writes().user(MANAGER);
     world
         .api
@@ -84,9 +84,45 @@ async fn where_many_resources_wait_services_come_first_then_other_children_and_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_told_waits_for_children_of_what_is_declared_meanwhile_but_not_for_ever() {
+    const PASSES_AT_ONCE: usize = 16;
+    for (late, children_first) in [(Duration::from_millis(10), true), (Duration::from_secs(5), false)] {
+        let world = World::stopped().await;
+        let children = ["services", "pods"].map(|kind| Match::writes().user(MANAGER).resource(kind));
+        for child in children {
+            world.api.faults().inject(child, Fault::Latency(late));
+        }
+        let first = declare(&world, "first", 40).await;
+        let mark = world.api.requests().mark();
+        world.run();
+        // Some have all of theirs by now.
+        sleep(late * 8).await;
+        let meanwhile = declare(&world, "meanwhile", 100).await;
+        sleep(Duration::from_secs(600)).await;
+        let writes = world.writes_and_events_since(mark);
+        let told = writes.iter().position(|write| write.starts_with("create events"));
+        let all = 2 * (first.len() + meanwhile.len());
+        // Once all others have a pass, or wait in one for an address, nobody has to wait for them.
+        let nearly_all = all - 3 * PASSES_AT_ONCE;
+        assert_eq!(
+            told.map(|told| told >= nearly_all),
+            Some(children_first),
+            "{late:?}: {told:?} of {all}"
+        );
+        for name in first.iter().chain(&meanwhile) {
+            let told = writes
+                .iter()
+                .filter(|write| write.starts_with(&format!("create events  {name}.")));
+            assert_eq!(told.count(), 1, "{name}");
+            assert_eq!(world.status(name).await.children, Some(2), "{name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn few_services_wait_for_an_address_at_once_and_all_get_one() {
     let world = World::stopped().await;
-    let names = declare(&world, 20).await;
+    let names = declare(&world, "gadget", 20).await;
     let services = Match::writes().user(MANAGER).resource("services");
     let late = world
         .api
