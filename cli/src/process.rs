@@ -30,6 +30,14 @@ impl Process {
         Self::start_program(&this, name, args, variables, logs)
     }
 
+    /// The same on these processors alone, as `taskset` names them.
+    pub(crate) fn start_on(processors: &str, name: &str, args: &[&str], logs: &Path) -> Result<Self, Failure> {
+        let this = std::env::current_exe().map_err(|error| Failure::new(error, "start skerry by its path"))?;
+        let this = this.display().to_string();
+        let args = [&["--cpu-list", processors, &this], args].concat();
+        Self::start_program(Path::new("taskset"), name, &args, &[], logs)
+    }
+
     /// Starts another program in the same way.
     pub(crate) fn start_program(
         program: &Path,

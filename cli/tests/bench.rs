@@ -80,8 +80,11 @@ async fn a_bench_of_the_control_plane_prints_each_figure_and_leaves_nothing() {
 async fn a_bench_of_the_control_plane_that_is_interrupted_in_its_last_round_leaves_nothing() {
     let home = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);
+    let processors = processors_of(std::process::id());
+    let one = processors.split([',', '-']).next().unwrap();
     let mut bench = Command::new(SKERRY)
         .args(["bench", "control-plane", "--services=1", "--jobs=0", "--rounds=3"])
+        .args(["--processors", one])
         .arg("--kubeconfig")
         .arg(&sandbox.kubeconfig)
         .stderr(Stdio::piped())
@@ -90,6 +93,8 @@ async fn a_bench_of_the_control_plane_that_is_interrupted_in_its_last_round_leav
     let mut told = BufReader::new(bench.stderr.take().unwrap()).lines().map(Result::unwrap);
     let begun = told.by_ref().any(|line| line.ends_with("round 3: editing"));
     assert!(begun, "the last round has begun");
+    let on: Vec<_> = children(bench.id()).into_iter().map(processors_of).collect();
+    assert_eq!(on, [one], "the manager has the processors that are named");
     let pid = Pid::from_raw(bench.id().try_into().unwrap());
     signal::kill(pid, Signal::SIGINT).unwrap();
     let told: Vec<_> = told.collect();
@@ -159,6 +164,18 @@ async fn a_bench_of_two_control_planes_needs_two() {
     sandbox.end(Signal::SIGTERM);
 }
 
+#[test]
+fn a_manager_is_put_on_no_processors_that_are_not_there() {
+    let home = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(home.path(), &["--control-plane-only"]);
+    let planes = [
+        ("--kubeconfig", sandbox.kubeconfig.as_path()),
+        ("--processors", Path::new("none")),
+    ];
+    assert_refused(&planes, 1, &["--processors none: taskset: "]);
+    sandbox.end(Signal::SIGTERM);
+}
+
 #[tokio::test]
 async fn a_bench_of_the_control_plane_lets_alone_what_others_declared() {
     let home = tempfile::tempdir().unwrap();
@@ -178,6 +195,22 @@ async fn a_bench_of_the_control_plane_lets_alone_what_others_declared() {
     assert_refused(&planes, 1, &["the Model default/precious", "--kubeconfig"]);
     assert_nothing_is_left(client).await;
     sandbox.end(Signal::SIGTERM);
+}
+
+/// The processors that a process may use.
+fn processors_of(process: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.unwrap().trim().to_owned()
+}
+
+/// What a process has started and not seen to its end.
+fn children(process: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let of_each = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap());
+    let all: Vec<String> = of_each.collect();
+    let all = all.iter().flat_map(|of_one| of_one.split_whitespace());
+    all.map(|child| child.parse().unwrap()).collect()
 }
 
 async fn client(sandbox: &Sandbox) -> Client {

@@ -26,7 +26,7 @@ use super::{
     children::{Key, Seen, Watched},
     figures::{self, Round},
     load::{Families, Load, Size},
-    manager::{Manager, Setup},
+    manager::{Manager, Setup, check_processors},
     place::{Plane, load_of, refused},
 };
 use crate::failure::Failure;
@@ -52,6 +52,12 @@ pub(crate) struct Args {
     /// speed of a machine does that both share, and whose halves they have, is then the same for both
     #[arg(long, value_name = "FILE")]
     beside: Option<PathBuf>,
+    /// The processors that the manager has, as `taskset` names them: those of its control plane, where two share the machine
+    #[arg(long, value_name = "LIST")]
+    processors: Option<String>,
+    /// The same of the manager beside
+    #[arg(long, value_name = "LIST", requires = "beside")]
+    beside_processors: Option<String>,
     /// How many services the first round has; the second has twice as many
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     services: u32,
@@ -73,6 +79,13 @@ pub(crate) struct Args {
 
 /// Measures, prints, and cleans up.
 pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failure> {
+    let processors = [
+        ("--processors", &args.processors),
+        ("--beside-processors", &args.beside_processors),
+    ];
+    for (option, list) in processors {
+        list.iter().try_for_each(|list| check_processors(option, list))?;
+    }
     let planes = join(&args).await?;
     let rounds = stop.run_until_cancelled(Box::pin(rounds(&planes, &args))).await;
     let left = leave(planes, args.rounds).await;
@@ -83,11 +96,14 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
 
 /// Joins all control planes, or none.
 async fn join(args: &Args) -> Result<Vec<Plane>, Failure> {
-    let beside = args.beside.iter().map(|file| (file, "--beside"));
+    let beside = args
+        .beside
+        .iter()
+        .map(|file| (file, "--beside", &args.beside_processors));
     let mut planes = Vec::new();
-    for (file, option) in iter::once((&args.kubeconfig, "--kubeconfig")).chain(beside) {
+    for (file, option, processors) in iter::once((&args.kubeconfig, "--kubeconfig", &args.processors)).chain(beside) {
         match Plane::join(file, option).await {
-            Ok(plane) => planes.push(plane),
+            Ok(plane) => planes.push(plane.with_manager_on(processors.clone())),
             Err(error) => {
                 // Why nothing is measured is what has to be said, whatever becomes of the others.
                 let _ = leave(planes, 0).await;
@@ -181,7 +197,9 @@ async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32, unmanage
     } else {
         let folder = tempfile::tempdir().map_err(|error| Failure::new(error, "see whether the disk is full"))?;
         let kubeconfig = plane.kubeconfig(&namespace, folder.path())?;
-        let setup = Setup::new(&kubeconfig, &namespace, folder.path())?.everywhere();
+        let setup = Setup::new(&kubeconfig, &namespace, folder.path())?
+            .everywhere()
+            .on(plane.manager_on.as_deref());
         let manager = Manager::start(&setup).await?;
         bench.managed(&manager).await?;
         manager.end().await;

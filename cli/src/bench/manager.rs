@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    process::Command,
     sync::Arc,
     time::Duration,
 };
@@ -38,6 +39,8 @@ pub(super) struct Setup {
     namespace: String,
     /// Whether it looks after all namespaces, and not just its own.
     everywhere: bool,
+    /// The only processors that it has, as `taskset` names them; all, if none are named.
+    processors: Option<String>,
     logs: PathBuf,
     admin: SocketAddr,
     /// Where nodes connect in plain.
@@ -53,6 +56,7 @@ impl Setup {
             kubeconfig: kubeconfig.to_owned(),
             namespace: namespace.to_owned(),
             everywhere: false,
+            processors: None,
             logs: logs.to_owned(),
             admin: loopback()?,
             plain: loopback()?,
@@ -64,6 +68,14 @@ impl Setup {
     pub(super) fn everywhere(self) -> Self {
         Self {
             everywhere: true,
+            ..self
+        }
+    }
+
+    /// The same on these processors.
+    pub(super) fn on(self, processors: Option<&str>) -> Self {
+        Self {
+            processors: processors.map(ToOwned::to_owned),
             ..self
         }
     }
@@ -92,6 +104,19 @@ impl Setup {
 
 fn loopback() -> Result<SocketAddr, Failure> {
     Ok(SocketAddr::from(([127, 0, 0, 1], free_port()?)))
+}
+
+/// Fails where a manager cannot run on the processors that an option names.
+pub(super) fn check_processors(option: &str, list: &str) -> Result<(), Failure> {
+    let why = match Command::new("taskset").args(["--cpu-list", list, "true"]).output() {
+        Ok(tried) if tried.status.success() => return Ok(()),
+        Ok(tried) => String::from_utf8_lossy(&tried.stderr).trim().to_owned(),
+        Err(error) => format!("taskset: {error}"),
+    };
+    Err(Failure::new(
+        format!("{option} {list}: {why}"),
+        "name processors of this machine, as in 0-3 or 0,2, or leave it out",
+    ))
 }
 
 /// A manager that runs.
@@ -125,7 +150,10 @@ impl Manager {
             arguments.extend(["--namespace", &setup.namespace]);
         }
         arguments.extend(tls.iter().flat_map(|address| ["--edge-tls-address", address]));
-        let process = Process::start("globalmanager", &arguments, &[], &setup.logs)?;
+        let process = match &setup.processors {
+            Some(processors) => Process::start_on(processors, "globalmanager", &arguments, &setup.logs)?,
+            None => Process::start("globalmanager", &arguments, &[], &setup.logs)?,
+        };
         let costs = Costs::of(&process).ok_or_else(|| Failure::new("the manager ended at once", setup.hint()))?;
         let deepest_queue = Arc::<Mutex<Option<f64>>>::default();
         let mut looks = JoinSet::new();

@@ -53,6 +53,8 @@ pub(super) struct Plane {
     /// What the nodes are called.
     pub(super) cloud: String,
     pub(super) edge: String,
+    /// The only processors that its manager has, as `taskset` names them; all, if none are named.
+    pub(super) manager_on: Option<String>,
     _kubelet: FakeKubelet,
 }
 
@@ -94,8 +96,17 @@ impl Plane {
             run,
             cloud,
             edge,
+            manager_on: None,
             _kubelet: kubelet,
         })
+    }
+
+    /// The same with a manager on these processors.
+    pub(super) fn with_manager_on(self, processors: Option<String>) -> Self {
+        Self {
+            manager_on: processors,
+            ..self
+        }
     }
 
     /// The namespace of a round's manager, with its account, which may do everything in it.

@@ -129,19 +129,20 @@ impl Bench {
     /// Runs it; its figures go to the caller's output. Whether they are as they should be.
     pub fn measure(&self, kubernetes: &Kubernetes) -> anyhow::Result<bool> {
         let Layout { planes, bench } = self.subject.layout(thread::available_parallelism()?.get());
-        let mut planes: Vec<_> = PLACES
-            .into_iter()
-            .zip(planes)
-            .map(|(place, processors)| ControlPlane::start(self.site(kubernetes, place, processors)))
-            .collect::<anyhow::Result<_>>()?;
         println!("{}", self.subject.preface());
         let mut bench = bench.command(&self.skerry);
         bench.arg("bench").args(self.subject.arguments()).arg("--json");
-        for (place, plane) in PLACES.iter().zip(&planes) {
+        let mut started = Vec::new();
+        for (place, processors) in PLACES.into_iter().zip(planes) {
+            if let (Subject::ControlPlane { .. }, Processors::These(these)) = (&self.subject, &processors) {
+                bench.arg(place.manager_on).arg(these);
+            }
+            let plane = ControlPlane::start(self.site(kubernetes, place, processors))?;
             bench.arg(place.option).arg(plane.access().admin);
+            started.push(plane);
         }
         let figures = figures(bench.stdout(Stdio::piped()))?;
-        planes.iter_mut().try_for_each(ControlPlane::check)?;
+        started.iter_mut().try_for_each(ControlPlane::check)?;
         let Some(bounds) = self.subject.bounds() else {
             return Ok(true);
         };
@@ -176,6 +177,8 @@ struct Place {
     folder: &'static str,
     port: u16,
     option: &'static str,
+    /// The option for what its manager runs on.
+    manager_on: &'static str,
 }
 
 const PLACES: [Place; 2] = [
@@ -183,11 +186,13 @@ const PLACES: [Place; 2] = [
         folder: "bench",
         port: 10_950,
         option: "--kubeconfig",
+        manager_on: "--processors",
     },
     Place {
         folder: "bench-beside",
         port: 10_960,
         option: "--beside",
+        manager_on: "--beside-processors",
     },
 ];
 
@@ -299,8 +304,8 @@ impl Subject {
             }
             Self::ControlPlane { .. } => {
                 "The manager's bench on two control planes of its own: the load on one that has half of the cores, and twice \
-                 the load on one that has the other half, side by side. The bench has all cores, with the managers and the \
-                 stand-in nodes."
+                 the load on one that has the other half, side by side, each with its manager. The bench has all cores, with \
+                 the stand-in nodes."
             }
             Self::Edge { .. } => {
                 "The edge link's bench on a control plane of its own: etcd, API server, scheduler and all controllers but the \
