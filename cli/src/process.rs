@@ -1,7 +1,12 @@
 //! One part of Skerry as a process of this same binary, in a process group of its own, its output in a file;
 //! and where such a part may listen.
 
-use std::{fs::File, path::Path, process::Stdio, time::Duration};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use nix::{
     sys::signal::{Signal, killpg},
@@ -26,14 +31,12 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `skerry` with these arguments and variables; its output goes to `<logs>/<name>.log`.
     pub(crate) fn start(name: &str, args: &[&str], variables: &[(&str, &str)], logs: &Path) -> Result<Self, Failure> {
-        let this = std::env::current_exe().map_err(|error| Failure::new(error, "start skerry by its path"))?;
-        Self::start_program(&this, name, args, variables, logs)
+        Self::start_program(&this()?, name, args, variables, logs)
     }
 
     /// The same on these processors alone, as `taskset` names them.
     pub(crate) fn start_on(processors: &str, name: &str, args: &[&str], logs: &Path) -> Result<Self, Failure> {
-        let this = std::env::current_exe().map_err(|error| Failure::new(error, "start skerry by its path"))?;
-        let this = this.display().to_string();
+        let this = this()?.display().to_string();
         let args = [&["--cpu-list", processors, &this], args].concat();
         Self::start_program(Path::new("taskset"), name, &args, &[], logs)
     }
@@ -111,6 +114,11 @@ impl Process {
             let _ = killpg(Pid::from_raw(pid), signal);
         }
     }
+}
+
+/// The program that runs.
+fn this() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::new(error, "start skerry by its path"))
 }
 
 /// A port of loopback that nobody listens on.
