@@ -5,10 +5,7 @@
 //! recorder remembers all of six minutes and walks through them for each new one, and a thousand resources that are edited
 //! all the time would have it hold a hundred thousand.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -30,9 +27,6 @@ use tokio::time::Instant;
 
 use super::{Clock, ResourceKey};
 
-/// Where children of others are still to be made, that may be told so much later, and not more: whoever waits for it would take
-/// it for lost.
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
 /// How many events are remembered, so that they can be counted on: some hundred bytes each.
 const REMEMBERED: usize = 2048;
 /// What was not told for so long is told in a new event, as in Kubernetes' own components.
@@ -88,10 +82,9 @@ impl Events {
         }
     }
 
-    /// Until when what was left of this resource may wait; nothing where nothing was, or it has waited long enough.
-    pub(crate) fn may_wait(&self, key: &ResourceKey) -> Option<Instant> {
-        let then = self.left.lock().get(key)?.since + TOLD_WITHIN;
-        (then > Instant::now()).then_some(then)
+    /// Since when something is left of this resource, if anything is.
+    pub(crate) fn left_since(&self, key: &ResourceKey) -> Option<Instant> {
+        Some(self.left.lock().get(key)?.since)
     }
 
     /// Publishes what was left.

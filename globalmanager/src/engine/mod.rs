@@ -268,10 +268,11 @@ impl Engine {
         due.is_some_and(|due| due <= Instant::now())
     }
 
-    /// Whether others come before telling of a resource that may wait until `then`: theirs may be children that are missing or
-    /// wrong, or they have waited longer to tell of theirs.
-    fn others_come_before(&self, then: Instant) -> bool {
-        self.others_are_due() || self.shared.queue.lock().owes_a_turn(then)
+    /// Whether others come before telling of a resource of which something is left to tell since then: theirs may be children
+    /// that are missing or wrong, or they have waited longer to tell of theirs.
+    fn others_come_before(&self, key: &ResourceKey, since: Instant) -> bool {
+        let queue = self.shared.queue.lock();
+        queue.others_come_before(key, since, Instant::now())
     }
 
     /// Asks that the hub be told what a resource places on nodes.

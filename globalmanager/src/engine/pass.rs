@@ -105,10 +105,10 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         events.leave(key, &raw, &plan.events);
     }
     if well
-        && let Some(then) = events.may_wait(key)
-        && engine.others_come_before(then)
+        && let Some(since) = events.left_since(key)
+        && engine.others_come_before(key, since)
     {
-        return Ok(Ended::AfterOthers(then));
+        return Ok(Ended::AfterOthers(since));
     }
     events.publish_left(key).await;
     let told = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;

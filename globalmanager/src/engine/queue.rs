@@ -8,7 +8,9 @@
 //!                      └─────────────────────┘ and due when done
 //! ```
 //!
-//! What gives way to others waits as well, and its turn also comes when nothing is due.
+//! What gives way to others waits as well: until nothing is due, but for every [few](DUE_IN_A_ROW) turns, so that it moves on
+//! however much is asked for. What that costs the others is a share of the turns, and so the same for each of a few as for each
+//! of many.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,6 +23,8 @@ use tokio::time::Instant;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The longest wait after failures: an object that fails for hours is still tried every five minutes.
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(300);
+/// So many turns of what is due are followed by one of what gave way, where both wait.
+const DUE_IN_A_ROW: u32 = 15;
 
 /// How a pass over a resource ended, as far as the queue cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +33,7 @@ pub(crate) enum Ended {
     Well,
     /// Well; look again after this time even if nothing was seen to change.
     Again(Duration),
-    /// Well so far; look again once nothing else is due, and at this time in any case.
+    /// Well so far; look again after what is due, and after what has given way since before this time.
     AfterOthers(Instant),
     /// It failed: try again after the resource's back-off.
     Failed,
@@ -49,14 +53,38 @@ impl Ended {
 /// The queue over keys of type `K`.
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
-    waiting: BTreeMap<K, Instant>,
+    waiting: BTreeMap<K, Waits>,
     due: BTreeSet<(Instant, K)>,
-    /// Those of them that give way to others until they are due.
     behind: BTreeSet<(Instant, K)>,
-    /// What is being looked at, and when it was asked for meanwhile.
-    running: BTreeMap<K, Option<Instant>>,
+    /// How many turns there were of what is due, since the last of what gave way.
+    due_in_a_row: u32,
+    running: BTreeMap<K, Running>,
     failures: BTreeMap<K, Failures>,
     longest_retry: Duration,
+}
+
+/// What a key waits for: one of these, or both.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    /// It was asked for, and is due then.
+    due: Option<Instant>,
+    /// It has given way to others since then.
+    behind: Option<Instant>,
+}
+
+/// A key that is being looked at.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    turn: Turn,
+    /// When it was asked for meanwhile.
+    asked: Option<Instant>,
+}
+
+/// Why a key is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Due,
+    GaveWay,
 }
 
 /// That a key failed, so many times in a row, and when it is tried again.
@@ -73,6 +101,7 @@ impl<K: Ord + Clone> Queue<K> {
             waiting: BTreeMap::new(),
             due: BTreeSet::new(),
             behind: BTreeSet::new(),
+            due_in_a_row: 0,
             running: BTreeMap::new(),
             failures: BTreeMap::new(),
             longest_retry,
@@ -81,32 +110,44 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Asks for a look at `key` at `at`; an earlier time already asked for stands.
     pub(crate) fn ask(&mut self, key: K, at: Instant) {
-        if let Some(meanwhile) = self.running.get_mut(&key) {
-            *meanwhile = Some(meanwhile.map_or(at, |earlier| earlier.min(at)));
+        if let Some(running) = self.running.get_mut(&key) {
+            running.asked = Some(running.asked.map_or(at, |earlier| earlier.min(at)));
             return;
         }
-        match self.waiting.get(&key) {
-            Some(earlier) if *earlier <= at => return,
-            Some(later) => {
-                let later = (*later, key.clone());
-                self.due.remove(&later);
-                self.behind.remove(&later);
-            }
+        let waits = self.waiting.entry(key.clone()).or_default();
+        match waits.due {
+            Some(earlier) if earlier <= at => return,
+            Some(later) => drop(self.due.remove(&(later, key.clone()))),
             None => {}
         }
-        self.due.insert((at, key.clone()));
-        self.waiting.insert(key, at);
+        waits.due = Some(at);
+        self.due.insert((at, key));
     }
 
-    /// The next key that is due at `now`, or else one that gave way, which then counts as running until [`Queue::done`].
+    /// The next key to look at, which then counts as running until [`Queue::done`]: one that is due at `now`, or one that gave
+    /// way, where nothing is due or it is its turn.
     pub(crate) fn next(&mut self, now: Instant) -> Option<K> {
         let due = self.due.first().filter(|(at, _)| *at <= now);
-        let next = due.or_else(|| self.behind.first())?.clone();
-        self.due.remove(&next);
-        self.behind.remove(&next);
-        let (_, key) = next;
-        self.waiting.remove(&key);
-        self.running.insert(key.clone(), None);
+        let behind = self.behind.first();
+        let (turn, (_, key)) = match (due, behind) {
+            (Some(due), None) => (Turn::Due, due),
+            (Some(due), Some(_)) if self.due_in_a_row < DUE_IN_A_ROW => (Turn::Due, due),
+            (_, Some(behind)) => (Turn::GaveWay, behind),
+            (None, None) => return None,
+        };
+        let key = key.clone();
+        self.due_in_a_row = match turn {
+            Turn::Due if !self.behind.is_empty() => self.due_in_a_row + 1,
+            Turn::Due | Turn::GaveWay => 0,
+        };
+        let waits = self.waiting.remove(&key).unwrap_or_default();
+        if let Some(at) = waits.due {
+            self.due.remove(&(at, key.clone()));
+        }
+        if let Some(since) = waits.behind {
+            self.behind.remove(&(since, key.clone()));
+        }
+        self.running.insert(key.clone(), Running { turn, asked: None });
         Some(key)
     }
 
@@ -115,9 +156,16 @@ impl<K: Ord + Clone> Queue<K> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Whether something gave way until a time before `then`, and has not had its turn yet.
-    pub(crate) fn owes_a_turn(&self, then: Instant) -> bool {
-        self.behind.first().is_some_and(|(at, _)| *at < then)
+    /// Whether others come before `key`, which is running and would give way since then: they are due, or have given way for
+    /// longer. Not where it has given way, and this is its turn.
+    pub(crate) fn others_come_before(&self, key: &K, since: Instant, now: Instant) -> bool {
+        let its_turn = self
+            .running
+            .get(key)
+            .is_some_and(|running| running.turn == Turn::GaveWay);
+        let others_are_due = self.due_at().is_some_and(|due| due <= now);
+        let others_gave_way = self.behind.first().is_some_and(|(earlier, _)| *earlier < since);
+        !its_turn && (others_are_due || others_gave_way)
     }
 
     /// Whether nothing runs, and nothing will before `then`.
@@ -132,7 +180,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Records how the look at `key` ended. `jitter` in `0.0..1.0` spreads retries over ±10 %.
     pub(crate) fn done(&mut self, key: K, ended: Ended, now: Instant, jitter: f64) {
-        let meanwhile = self.running.remove(&key).flatten();
+        let meanwhile = self.running.remove(&key).and_then(|running| running.asked);
         let again = match ended {
             Ended::Well => {
                 self.failures.remove(&key);
@@ -142,10 +190,11 @@ impl<K: Ord + Clone> Queue<K> {
                 self.failures.remove(&key);
                 Some(now + spread(after, jitter))
             }
-            Ended::AfterOthers(at) => {
+            Ended::AfterOthers(since) => {
                 self.failures.remove(&key);
-                self.behind.insert((at, key.clone()));
-                Some(at)
+                self.waiting.entry(key.clone()).or_default().behind = Some(since);
+                self.behind.insert((since, key.clone()));
+                None
             }
             Ended::Failed => {
                 let failures = match self.failures.get(&key) {
@@ -211,16 +260,11 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_way_is_looked_at_once_nothing_else_is_due_or_its_time_has_come_or_it_is_asked_for() {
+    fn what_gives_way_is_looked_at_once_nothing_is_due_or_it_is_asked_for() {
         let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
         let next = |queue: &mut Queue<_>, seconds| queue.next(at(start, seconds));
-        let give_way = |queue: &mut Queue<_>, key, seconds| {
-            queue.ask(key, at(start, seconds));
-            assert_eq!(queue.next(at(start, seconds)), Some(key));
-            queue.done(key, Ended::AfterOthers(at(start, seconds + 9)), at(start, seconds), 0.5);
-        };
-        give_way(&mut queue, "a", 0);
-        assert_eq!((queue.due_at(), queue.depth()), (Some(at(start, 9)), 1));
+        give_way(&mut queue, "a", start);
+        assert_eq!((queue.due_at(), queue.depth()), (None, 1));
         assert!(
             !queue.idle_until(at(start, 1)),
             "it is looked at as soon as somebody may"
@@ -228,22 +272,62 @@ mod tests {
         queue.ask("b", at(start, 1));
         queue.ask("c", at(start, 2));
         assert_eq!(next(&mut queue, 1), Some("b"), "due is due");
+        assert!(
+            queue.others_come_before(&"b", at(start, 1), at(start, 1)),
+            "a has given way for longer"
+        );
         assert_eq!(next(&mut queue, 1), Some("a"), "before what is due later");
-        assert_eq!((next(&mut queue, 1), queue.owes_a_turn(at(start, 10))), (None, false));
-        assert_eq!(next(&mut queue, 2), Some("c"));
+        assert!(
+            !queue.others_come_before(&"a", at(start, 0), at(start, 2)),
+            "whatever is due, this is its turn"
+        );
+        assert_eq!((next(&mut queue, 1), next(&mut queue, 2)), (None, Some("c")));
 
-        give_way(&mut queue, "d", 3);
-        queue.ask("e", at(start, 11));
-        queue.ask("f", at(start, 12));
-        assert_eq!(next(&mut queue, 13), Some("e"));
-        assert_eq!(next(&mut queue, 13), Some("d"), "it has waited long enough");
-        assert_eq!(next(&mut queue, 13), Some("f"));
+        give_way(&mut queue, "d", at(start, 3));
+        queue.ask("d", at(start, 300));
+        queue.ask("e", at(start, 4));
+        assert_eq!(queue.depth(), 2, "once, whatever it waits for");
+        assert_eq!(next(&mut queue, 4), Some("e"));
+        assert_eq!(
+            next(&mut queue, 4),
+            Some("d"),
+            "a later look is no reason to wait for that"
+        );
+        assert_eq!((next(&mut queue, 300), queue.depth()), (None, 0));
 
-        give_way(&mut queue, "g", 14);
-        queue.ask("g", at(start, 15));
-        queue.ask("h", at(start, 16));
-        assert_eq!(next(&mut queue, 16), Some("g"), "something was seen of it");
-        assert_eq!((next(&mut queue, 16), queue.depth()), (Some("h"), 0));
+        give_way(&mut queue, "f", at(start, 301));
+        queue.ask("f", at(start, 302));
+        queue.ask("g", at(start, 303));
+        assert_eq!(next(&mut queue, 303), Some("f"), "something was seen of it");
+        assert!(queue.others_come_before(&"f", at(start, 301), at(start, 303)));
+        assert_eq!((next(&mut queue, 303), queue.depth()), (Some("g"), 0));
+    }
+
+    #[test]
+    fn what_gives_way_moves_on_by_a_share_of_the_turns_however_much_is_due() {
+        let (mut queue, now) = (Queue::new(LONGEST_RETRY), Instant::now());
+        for key in [1, 2] {
+            give_way(&mut queue, key, now);
+        }
+        let mut turns = vec![];
+        for other in 10..50 {
+            // There is always more to do than there are turns.
+            queue.ask(2 * other, now);
+            queue.ask(2 * other + 1, now);
+            let next = queue.next(now).unwrap();
+            queue.done(next, Ended::Well, now, 0.5);
+            turns.push(next);
+        }
+        let of = |key| turns.iter().position(|turn| *turn == key).unwrap();
+        let few = usize::try_from(DUE_IN_A_ROW).unwrap();
+        assert!(of(1) <= few, "{turns:?}");
+        assert_eq!(of(2), of(1) + few + 1, "{turns:?}");
+    }
+
+    fn give_way<K: Ord + Clone + std::fmt::Debug>(queue: &mut Queue<K>, key: K, since: Instant) {
+        queue.ask(key.clone(), since);
+        assert_eq!(queue.next(since), Some(key.clone()));
+        queue.done(key, Ended::AfterOthers(since), since, 0.5);
     }
 
     #[test]
