@@ -90,12 +90,8 @@ async fn where_many_resources_wait_services_come_first_then_other_children_and_t
 
 /// How many writes of one sort come before so many of another.
 fn before(writes: &[String], others: &str, number: usize, what: &str) -> usize {
-    let nth = writes
-        .iter()
-        .enumerate()
-        .filter(|(_, write)| write.starts_with(others))
-        .nth(number - 1);
-    let (nth, _) = nth.unwrap_or_else(|| panic!("less than {number} of '{others}': {writes:?}"));
+    let mut of_others = writes.iter().enumerate().filter(|(_, write)| write.starts_with(others));
+    let (nth, _) = of_others.nth(number - 1).unwrap();
     writes[..nth].iter().filter(|write| write.starts_with(what)).count()
 }
 
