@@ -104,6 +104,11 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
     if done.wrote {
         events.leave(key, &raw, &plan.events);
     }
+    let news = status::news(engine, key, &resource, &raw, &seen, &plan, &done.applied);
+    if news.is_some() {
+        // It waits with what else is left, or as the first of it.
+        events.leave(key, &raw, &[]);
+    }
     if well
         && let Some(since) = events.left_since(key)
         && engine.others_come_before(key, since)
@@ -111,7 +116,7 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         return Ok(Ended::AfterOthers(since));
     }
     events.publish_left(key).await;
-    let told = status::write(engine, key, &resource, &raw, &seen, &plan, &done.applied).await?;
+    let told = status::write(engine, key, &raw, news).await?;
     if told == Told::Now && !done.wrote {
         events.publish(&raw, &plan.events).await;
     }

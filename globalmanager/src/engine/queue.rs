@@ -10,7 +10,8 @@
 //!
 //! What gives way to others waits as well: until nothing is due, but for every [few](DUE_IN_A_ROW) turns, so that it moves on
 //! however much is asked for. What that costs the others is a share of the turns, and so the same for each of a few as for each
-//! of many.
+//! of many. Where nothing is due for a moment only, while what was due is still looked at, one at once of what gave way is: more
+//! of it would be in the way of what is due next.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -125,15 +126,16 @@ impl<K: Ord + Clone> Queue<K> {
     }
 
     /// The next key to look at, which then counts as running until [`Queue::done`]: one that is due at `now`, or one that gave
-    /// way, where nothing is due or it is its turn.
+    /// way, where nothing is due and what was due leaves it room, or it is its turn.
     pub(crate) fn next(&mut self, now: Instant) -> Option<K> {
         let due = self.due.first().filter(|(at, _)| *at <= now);
         let behind = self.behind.first();
         let (turn, (_, key)) = match (due, behind) {
             (Some(due), None) => (Turn::Due, due),
             (Some(due), Some(_)) if self.due_in_a_row < DUE_IN_A_ROW => (Turn::Due, due),
-            (_, Some(behind)) => (Turn::GaveWay, behind),
-            (None, None) => return None,
+            (Some(_), Some(behind)) => (Turn::GaveWay, behind),
+            (None, Some(behind)) if self.leaves_room() => (Turn::GaveWay, behind),
+            (None, _) => return None,
         };
         let key = key.clone();
         self.due_in_a_row = match turn {
@@ -156,16 +158,28 @@ impl<K: Ord + Clone> Queue<K> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Whether others come before `key`, which is running and would give way since then: they are due, or have given way for
-    /// longer. Not where it has given way, and this is its turn.
+    /// Whether others come before `key`, which is running and would give way since then: they are due, or were and are looked at
+    /// now, or have given way for longer. Not where it has given way, and this is its turn.
     pub(crate) fn others_come_before(&self, key: &K, since: Instant, now: Instant) -> bool {
         let its_turn = self
             .running
             .get(key)
             .is_some_and(|running| running.turn == Turn::GaveWay);
         let others_are_due = self.due_at().is_some_and(|due| due <= now);
+        let others_were_due = self.running_for(Turn::Due).any(|running| running != key);
         let others_gave_way = self.behind.first().is_some_and(|(earlier, _)| *earlier < since);
-        !its_turn && (others_are_due || others_gave_way)
+        !its_turn && (others_are_due || others_were_due || others_gave_way)
+    }
+
+    /// Whether what runs leaves room for another that gave way: all of it gave way itself, or none.
+    fn leaves_room(&self) -> bool {
+        self.running_for(Turn::Due).next().is_none() || self.running_for(Turn::GaveWay).next().is_none()
+    }
+
+    /// Which keys run for this reason.
+    fn running_for(&self, turn: Turn) -> impl Iterator<Item = &K> {
+        let of_turn = self.running.iter().filter(move |(_, running)| running.turn == turn);
+        of_turn.map(|(key, _)| key)
     }
 
     /// Whether nothing runs, and nothing will before `then`.
@@ -228,145 +242,4 @@ fn spread(wait: Duration, jitter: f64) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(start: Instant, seconds: u64) -> Instant {
-        start + Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn asked_twice_is_looked_at_once_at_the_earlier_time() {
-        let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
-        queue.ask("a", at(start, 5));
-        queue.ask("a", at(start, 2));
-        queue.ask("a", at(start, 9));
-        assert_eq!(queue.due_at(), Some(at(start, 2)));
-        assert_eq!(queue.next(at(start, 1)), None);
-        assert_eq!(queue.next(at(start, 2)), Some("a"));
-        queue.done("a", Ended::Well, at(start, 3), 0.5);
-        assert_eq!((queue.due_at(), queue.depth()), (None, 0));
-    }
-
-    #[test]
-    fn what_is_asked_for_while_it_runs_is_not_lost_and_does_not_run_twice_at_once() {
-        let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
-        queue.ask("a", start);
-        assert_eq!(queue.next(start), Some("a"));
-        queue.ask("a", start);
-        assert_eq!(queue.next(start), None);
-        queue.done("a", Ended::Well, start, 0.5);
-        assert_eq!(queue.next(start), Some("a"));
-    }
-
-    #[test]
-    fn what_gives_way_is_looked_at_once_nothing_is_due_or_it_is_asked_for() {
-        let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
-        let next = |queue: &mut Queue<_>, seconds| queue.next(at(start, seconds));
-        give_way(&mut queue, "a", start);
-        assert_eq!((queue.due_at(), queue.depth()), (None, 1));
-        assert!(
-            !queue.idle_until(at(start, 1)),
-            "it is looked at as soon as somebody may"
-        );
-        queue.ask("b", at(start, 1));
-        queue.ask("c", at(start, 2));
-        assert_eq!(next(&mut queue, 1), Some("b"), "due is due");
-        assert!(
-            queue.others_come_before(&"b", at(start, 1), at(start, 1)),
-            "a has given way for longer"
-        );
-        assert_eq!(next(&mut queue, 1), Some("a"), "before what is due later");
-        assert!(
-            !queue.others_come_before(&"a", at(start, 0), at(start, 2)),
-            "whatever is due, this is its turn"
-        );
-        assert_eq!((next(&mut queue, 1), next(&mut queue, 2)), (None, Some("c")));
-
-        give_way(&mut queue, "d", at(start, 3));
-        queue.ask("d", at(start, 300));
-        queue.ask("e", at(start, 4));
-        assert_eq!(queue.depth(), 2, "once, whatever it waits for");
-        assert_eq!(next(&mut queue, 4), Some("e"));
-        assert_eq!(
-            next(&mut queue, 4),
-            Some("d"),
-            "a later look is no reason to wait for that"
-        );
-        assert_eq!((next(&mut queue, 300), queue.depth()), (None, 0));
-
-        give_way(&mut queue, "f", at(start, 301));
-        queue.ask("f", at(start, 302));
-        queue.ask("g", at(start, 303));
-        assert_eq!(next(&mut queue, 303), Some("f"), "something was seen of it");
-        assert!(queue.others_come_before(&"f", at(start, 301), at(start, 303)));
-        assert_eq!((next(&mut queue, 303), queue.depth()), (Some("g"), 0));
-    }
-
-    #[test]
-    fn what_gives_way_moves_on_by_a_share_of_the_turns_however_much_is_due() {
-        let (mut queue, now) = (Queue::new(LONGEST_RETRY), Instant::now());
-        for key in [1, 2] {
-            give_way(&mut queue, key, now);
-        }
-        let mut turns = vec![];
-        for other in 10..50 {
-            // There is always more to do than there are turns.
-            queue.ask(2 * other, now);
-            queue.ask(2 * other + 1, now);
-            let next = queue.next(now).unwrap();
-            queue.done(next, Ended::Well, now, 0.5);
-            turns.push(next);
-        }
-        let of = |key| turns.iter().position(|turn| *turn == key).unwrap();
-        let few = usize::try_from(DUE_IN_A_ROW).unwrap();
-        assert!(of(1) <= few, "{turns:?}");
-        assert_eq!(of(2), of(1) + few + 1, "{turns:?}");
-    }
-
-    fn give_way<K: Ord + Clone + std::fmt::Debug>(queue: &mut Queue<K>, key: K, since: Instant) {
-        queue.ask(key.clone(), since);
-        assert_eq!(queue.next(since), Some(key.clone()));
-        queue.done(key, Ended::AfterOthers(since), since, 0.5);
-    }
-
-    #[test]
-    fn failures_back_off_for_that_key_alone_up_to_a_cap_and_success_forgets_them() {
-        let (mut queue, mut now) = (Queue::new(LONGEST_RETRY), Instant::now());
-        let mut waits = vec![];
-        queue.ask("bad", now);
-        for _ in 0..12 {
-            assert_eq!(queue.next(now), Some("bad"));
-            queue.done("bad", Ended::Failed, now, 0.5);
-            let due = queue.due_at().unwrap();
-            waits.push((due - now).as_secs());
-            queue.ask("good", now);
-            assert_eq!(queue.next(now), Some("good"));
-            queue.done("good", Ended::Well, now, 0.5);
-            now = due;
-        }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
-        assert_eq!(queue.next(now), Some("bad"));
-        queue.done("bad", Ended::Well, now, 0.5);
-        queue.ask("bad", now);
-        assert_eq!(queue.next(now), Some("bad"));
-        queue.done("bad", Ended::Failed, now, 0.5);
-        assert_eq!(queue.due_at(), Some(now + FIRST_RETRY));
-    }
-
-    #[test]
-    fn what_fails_again_before_its_time_waits_no_longer_for_that() {
-        let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
-        queue.ask("a", start);
-        for look in 0..10 {
-            let now = start + Duration::from_millis(look);
-            queue.ask("a", now);
-            assert_eq!(queue.next(now), Some("a"));
-            queue.done("a", Ended::Failed, now, 0.5);
-            assert_eq!(queue.due_at(), Some(start + FIRST_RETRY));
-        }
-        assert_eq!(queue.next(start + FIRST_RETRY), Some("a"));
-        queue.done("a", Ended::Failed, start + FIRST_RETRY, 0.5);
-        assert_eq!(queue.due_at(), Some(start + 3 * FIRST_RETRY));
-    }
-}
+mod tests;

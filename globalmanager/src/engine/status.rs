@@ -91,8 +91,16 @@ pub(crate) enum Told {
     Later(Duration),
 }
 
-/// Computes the status and writes it if it differs.
-pub(crate) async fn write<K: Kind>(
+/// A status that the resource does not have yet.
+#[derive(Debug)]
+pub(crate) struct News {
+    status: Map<String, Value>,
+    /// It says no more than that a newer generation was seen.
+    only_generations: bool,
+}
+
+/// Computes the status, and tells it where it says something new.
+pub(crate) fn news<K: Kind>(
     engine: &Engine,
     key: &ResourceKey,
     resource: &K,
@@ -100,48 +108,49 @@ pub(crate) async fn write<K: Kind>(
     seen: &Observed,
     plan: &Plan,
     applied: &Applied,
-) -> Result<Told, Error> {
+) -> Option<News> {
     let status = resource.status(seen, plan, applied, engine.now());
-    let Ok(Value::Object(mut wanted)) = serde_json::to_value(&status) else {
-        return Ok(Told::Known);
+    let Ok(Value::Object(mut status)) = serde_json::to_value(&status) else {
+        return None;
     };
-    wanted.retain(|key, value| !value.is_null() && !K::REPORTED.contains(&key.as_str()));
-    let written = &engine.shared.status_written;
-    let last = written.last(key);
-    let says = |raw: &Value, wanted: &Map<String, Value>| {
+    status.retain(|field, value| !value.is_null() && !K::REPORTED.contains(&field.as_str()));
+    let last = engine.shared.status_written.last(key);
+    let says = |raw: &Value, status: &Map<String, Value>| {
         let fields = last.as_ref().map(|last| last.fields.as_slice());
-        says(raw, wanted, fields, K::REPORTED)
+        says(raw, status, fields, K::REPORTED)
     };
-    if says(raw, &wanted) {
+    (!says(raw, &status)).then(|| News {
+        only_generations: says(&raw_without_generations(raw), &without_generations(&status)),
+        status,
+    })
+}
+
+/// Writes what is new of the resource that was seen as `raw`, once it is its turn.
+pub(crate) async fn write(engine: &Engine, key: &ResourceKey, raw: &Value, news: Option<News>) -> Result<Told, Error> {
+    let written = &engine.shared.status_written;
+    let Some(news) = news else {
         written.settled(key);
         return Ok(Told::Known);
-    }
-    let pause = engine.shared.parts.pace.status;
-    let is_news = !says(&raw_without_generations(raw), &without_generations(&wanted));
-    let rate = if is_news { NEWS } else { GENERATIONS };
-    let since_last = last.as_ref().map_or(pause * rate.pauses, |last| last.at.elapsed());
-    let left = match (pause * rate.pauses).saturating_sub(since_last) {
-        Duration::ZERO => written.turn(key, is_news, pause / rate.in_a_pause),
-        left => left,
     };
+    let left = written.wait(key, news.only_generations, engine.shared.parts.pace.status);
     if !left.is_zero() {
         return Ok(Told::Later(left));
     }
     let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
     let api: Api<DynamicObject> =
-        Api::namespaced_with(engine.shared.parts.client.clone(), namespace, &api_resource(K::KIND));
+        Api::namespaced_with(engine.shared.parts.client.clone(), namespace, &api_resource(key.kind));
     let body = json!({
-        "apiVersion": K::KIND.api_version(),
-        "kind": K::KIND.kind,
+        "apiVersion": key.kind.api_version(),
+        "kind": key.kind.kind,
         // The uid keeps this status off a resource that was deleted and made anew under the name, the version off one that
         // has moved on: a status tells of what was seen, and what was recorded meanwhile must not be undone.
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "uid": resource.meta().uid,
-            "resourceVersion": resource.meta().resource_version,
+            "uid": raw.pointer("/metadata/uid"),
+            "resourceVersion": raw.pointer("/metadata/resourceVersion"),
         },
-        "status": wanted,
+        "status": news.status,
     });
     let how = PatchParams::apply(names::MANAGER_STATUS).force();
     let asked = Instant::now();
@@ -149,8 +158,8 @@ pub(crate) async fn write<K: Kind>(
     written.answered(asked.elapsed());
     match answer {
         Ok(object) => {
-            written.record(key, wanted.into_iter().map(|(field, _)| field).collect());
-            engine.learn(K::KIND, &trim::trim(K::KIND, object), false);
+            written.record(key, news.status.into_iter().map(|(field, _)| field).collect());
+            engine.learn(key.kind, &trim::trim(key.kind, object), false);
             Ok(Told::Now)
         }
         // The resource is gone. (After a conflict the next pass knows whether another one has its name by now.)
@@ -179,6 +188,17 @@ impl Written {
         let turn = turns.into_iter().filter_map(|turns| turns.of(key)).min();
         let again = books.last.get(key).map(|last| last.at + pause);
         turn.or(again).map_or(now, |at| at.min(now + pause))
+    }
+
+    /// How long it is until this status may be written.
+    fn wait(&self, key: &ResourceKey, only_generations: bool, pause: Duration) -> Duration {
+        let rate = if only_generations { GENERATIONS } else { NEWS };
+        let apart = pause * rate.pauses;
+        let since_last = self.last(key).map_or(apart, |last| last.at.elapsed());
+        match apart.saturating_sub(since_last) {
+            Duration::ZERO => self.turn(key, !only_generations, pause / rate.in_a_pause),
+            left => left,
+        }
     }
 
     /// How long it is to a resource's turn, which is `apart` from that of any other, or more where answers take long.

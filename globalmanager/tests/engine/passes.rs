@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -42,13 +43,17 @@ const TURNS_PER_TOLD: usize = 16;
 
 /// The names of so many gadgets, which are declared and have nothing yet.
 async fn declare(world: &World, prefix: &str, number: usize) -> Vec<String> {
+    let with_pod = GadgetSpec {
+        pod: true,
+        ..gadget(80)
+    };
+    declare_each(world, prefix, number, &with_pod).await
+}
+
+async fn declare_each(world: &World, prefix: &str, number: usize, spec: &GadgetSpec) -> Vec<String> {
     let names: Vec<_> = (0..number).map(|number| format!("{prefix}-{number:03}")).collect();
     for name in &names {
-        let with_pod = GadgetSpec {
-            pod: true,
-            ..gadget(80)
-        };
-        let declared = Gadget::new(name, with_pod);
+        let declared = Gadget::new(name, spec.clone());
         world.gadgets().create(&PostParams::default(), &declared).await.unwrap();
     }
     names
@@ -122,6 +127,45 @@ async fn what_is_told_waits_for_children_of_what_is_declared_meanwhile_but_moves
             .filter(|write| write.starts_with(&format!("create events  {name}.")));
         assert_eq!(told.count(), 1, "{name}");
         assert_eq!(world.status(name).await.children, Some(2), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_alone_waits_for_children_of_others_as_well() {
+    let world = World::stopped().await;
+    for kind in ["services", "pods"] {
+        let child = Match::writes().user(MANAGER).resource(kind);
+        world
+            .api
+            .faults()
+            .inject(child, Fault::Latency(Duration::from_millis(10)));
+    }
+    let secrets: Api<Secret> = Api::namespaced(world.api.client_as("user"), "default");
+    let secret = serde_json::from_value(json!({"metadata": {"name": "s"}, "data": {"a": "b25l"}})).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    let with_secret = GadgetSpec {
+        secret: Some("s".into()),
+        ..gadget(80)
+    };
+    let told = declare_each(&world, "told", 40, &with_secret).await;
+    world.run();
+    world.settle().await;
+    let mark = world.api.requests().mark();
+    let meanwhile = declare(&world, "meanwhile", 100).await;
+    let changed = Patch::Merge(json!({"data": {"a": "dHdv"}}));
+    secrets.patch("s", &PatchParams::default(), &changed).await.unwrap();
+    sleep(Duration::from_secs(600)).await;
+    let writes = world.writes_and_events_since(mark);
+    let nearly_all = meanwhile.len() - PASSES_AT_ONCE;
+    let turns = 2 * meanwhile.len() + told.len();
+    let statuses = before(&writes, "create pods  ", nearly_all, "patch gadgets status told");
+    assert!(statuses <= turns / TURNS_PER_TOLD, "{statuses} in {turns} turns");
+    for name in &told {
+        assert_eq!(
+            world.status(name).await.secret_version.as_deref(),
+            Some("dHdv"),
+            "{name}"
+        );
     }
 }
 
@@ -322,7 +366,7 @@ async fn a_secret_that_appears_or_changes_is_noticed() {
         )
         .await;
     assert_eq!(world.status("a").await.secret_version, None);
-    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.api.client_as("user"), "default");
+    let secrets: Api<Secret> = Api::namespaced(world.api.client_as("user"), "default");
     let secret = serde_json::from_value(json!({"metadata": {"name": "s"}, "data": {"a": "b25l"}})).unwrap();
     secrets.create(&PostParams::default(), &secret).await.unwrap();
     world.settle().await;
