@@ -220,13 +220,12 @@ impl Engine {
         let mut leader = self.shared.parts.leader.clone();
         let mut passes = JoinSet::new();
         loop {
-            self.start_due(&mut passes);
-            let due = self.shared.queue.lock().due_at();
+            let next = self.start_due(&mut passes);
             let full = passes.len() >= PASSES_AT_ONCE;
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.shared.asked.notified() => {}
-                () = wait_until(due), if !full => {}
+                () = wait_until(next), if !full => {}
                 Some(_) = passes.join_next() => {}
                 Ok(()) = leader.changed() => self.ask_for_all(),
             }
@@ -299,15 +298,17 @@ impl Engine {
         }
     }
 
-    fn start_due(&self, passes: &mut JoinSet<()>) {
+    /// Starts passes over what is due, and tells when more may be.
+    fn start_due(&self, passes: &mut JoinSet<()>) -> Option<Instant> {
         let now = Instant::now();
-        while passes.len() < PASSES_AT_ONCE {
-            let mut queue = self.shared.queue.lock();
-            let Some(key) = queue.next(now) else { break };
+        let mut queue = self.shared.queue.lock();
+        while passes.len() < PASSES_AT_ONCE
+            && let Some(key) = queue.next(now)
+        {
             self.shared.parts.metrics.queue_depth(queue.depth());
-            drop(queue);
             passes.spawn(self.clone().one_pass(key));
         }
+        queue.next_at(now)
     }
 
     async fn one_pass(self, key: ResourceKey) {

@@ -13,7 +13,7 @@ use super::{
     cache,
     queue::Ended,
     references,
-    status::{self, Told},
+    status::{self, News, Told},
 };
 
 /// A watch that lags behind what the API server says is given so long, unless it tells earlier.
@@ -105,7 +105,7 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         events.leave(key, &raw, &plan.events);
     }
     let news = status::news(engine, key, &resource, &raw, &seen, &plan, &done.applied);
-    if news.is_some() {
+    if news.as_ref().is_some_and(News::has_its_turn) {
         // It waits with what else is left, or as the first of it.
         events.leave(key, &raw, &[]);
     }
@@ -120,15 +120,29 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
     if told == Told::Now && !done.wrote {
         events.publish(&raw, &plan.events).await;
     }
-    if let Told::Later(after) = told {
-        // Also where something failed: the status does not wait for the next try.
-        engine.ask_at(key.clone(), Instant::now() + after);
+    Ok(look_again(engine, key, well, told, plan.again))
+}
+
+/// When a resource is to be looked at again, of which the children are well or not.
+fn look_again(engine: &Engine, key: &ResourceKey, well: bool, told: Told, planned: Option<Duration>) -> Ended {
+    let now = Instant::now();
+    let planned = planned.map(|after| after.max(Duration::from_millis(100)));
+    match (well, told, planned) {
+        (true, Told::Later(after), _) => {
+            if let Some(planned) = planned {
+                engine.ask_at(key.clone(), now + planned);
+            }
+            Ended::AfterOthers(now + after)
+        }
+        (true, _, Some(planned)) => Ended::Again(planned),
+        (true, _, None) => Ended::Well,
+        (false, Told::Later(after), _) => {
+            // The status does not wait for the next try.
+            engine.ask_at(key.clone(), now + after);
+            Ended::Failed
+        }
+        (false, _, _) => Ended::Failed,
     }
-    Ok(match (well, plan.again) {
-        (false, _) => Ended::Failed,
-        (true, Some(after)) => Ended::Again(after.max(Duration::from_millis(100))),
-        (true, None) => Ended::Well,
-    })
 }
 
 /// Whether every kind that the decision looks at has been listed: a decision from half a picture would make twice what

@@ -34,7 +34,7 @@ pub(crate) enum Ended {
     Well,
     /// Well; look again after this time even if nothing was seen to change.
     Again(Duration),
-    /// Well so far; look again after what is due, and after what has given way since before this time.
+    /// Well so far; look again from this time on, after what is due by then, and after what has given way for longer.
     AfterOthers(Instant),
     /// It failed: try again after the resource's back-off.
     Failed,
@@ -69,7 +69,7 @@ pub(crate) struct Queue<K> {
 struct Waits {
     /// It was asked for, and is due then.
     due: Option<Instant>,
-    /// It has given way to others since then.
+    /// It gives way to others, and has since then or will from then on.
     behind: Option<Instant>,
 }
 
@@ -129,7 +129,7 @@ impl<K: Ord + Clone> Queue<K> {
     /// way, where nothing is due and what was due leaves it room, or it is its turn.
     pub(crate) fn next(&mut self, now: Instant) -> Option<K> {
         let due = self.due.first().filter(|(at, _)| *at <= now);
-        let behind = self.behind.first();
+        let behind = self.behind.first().filter(|(since, _)| *since <= now);
         let (turn, (_, key)) = match (due, behind) {
             (Some(due), None) => (Turn::Due, due),
             (Some(due), Some(_)) if self.due_in_a_row < DUE_IN_A_ROW => (Turn::Due, due),
@@ -139,7 +139,7 @@ impl<K: Ord + Clone> Queue<K> {
         };
         let key = key.clone();
         self.due_in_a_row = match turn {
-            Turn::Due if !self.behind.is_empty() => self.due_in_a_row + 1,
+            Turn::Due if behind.is_some() => self.due_in_a_row + 1,
             Turn::Due | Turn::GaveWay => 0,
         };
         let waits = self.waiting.remove(&key).unwrap_or_default();
@@ -156,6 +156,14 @@ impl<K: Ord + Clone> Queue<K> {
     /// When the next key will be due.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
+    }
+
+    /// When there may be a [next](Queue::next) key even if nothing was asked for, and nothing done, by then. What gives way by
+    /// `now` has its turn once something is done.
+    pub(crate) fn next_at(&self, now: Instant) -> Option<Instant> {
+        let behind = self.behind.first().map(|(since, _)| *since);
+        let behind = behind.filter(|since| *since > now);
+        self.due_at().into_iter().chain(behind).min()
     }
 
     /// Whether others come before `key`, which is running and would give way since then: they are due, or were and are looked at
@@ -184,7 +192,8 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Whether nothing runs, and nothing will before `then`.
     pub(crate) fn idle_until(&self, then: Instant) -> bool {
-        self.running.is_empty() && self.behind.is_empty() && self.due_at().is_none_or(|due| due >= then)
+        let waiting = [self.due.first(), self.behind.first()];
+        self.running.is_empty() && waiting.into_iter().flatten().all(|(at, _)| *at >= then)
     }
 
     /// How many keys wait, due or not.

@@ -95,11 +95,18 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct News {
     status: Map<String, Value>,
-    /// It says no more than that a newer generation was seen.
-    only_generations: bool,
+    /// It may be written after this time.
+    wait: Duration,
 }
 
-/// Computes the status, and tells it where it says something new.
+impl News {
+    /// Whether it may be written now.
+    pub(crate) fn has_its_turn(&self) -> bool {
+        self.wait.is_zero()
+    }
+}
+
+/// Computes the status, and tells it where it says something new; it is then given a turn.
 pub(crate) fn news<K: Kind>(
     engine: &Engine,
     key: &ResourceKey,
@@ -119,9 +126,11 @@ pub(crate) fn news<K: Kind>(
         let fields = last.as_ref().map(|last| last.fields.as_slice());
         says(raw, status, fields, K::REPORTED)
     };
-    (!says(raw, &status)).then(|| News {
-        only_generations: says(&raw_without_generations(raw), &without_generations(&status)),
-        status,
+    (!says(raw, &status)).then(|| {
+        let only_generations = says(&raw_without_generations(raw), &without_generations(&status));
+        let written = &engine.shared.status_written;
+        let wait = written.wait(key, only_generations, engine.shared.parts.pace.status);
+        News { status, wait }
     })
 }
 
@@ -132,9 +141,8 @@ pub(crate) async fn write(engine: &Engine, key: &ResourceKey, raw: &Value, news:
         written.settled(key);
         return Ok(Told::Known);
     };
-    let left = written.wait(key, news.only_generations, engine.shared.parts.pace.status);
-    if !left.is_zero() {
-        return Ok(Told::Later(left));
+    if !news.has_its_turn() {
+        return Ok(Told::Later(news.wait));
     }
     let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
     let api: Api<DynamicObject> =

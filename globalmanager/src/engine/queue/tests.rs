@@ -75,6 +75,43 @@ fn what_gives_way_is_looked_at_once_nothing_is_due_or_it_is_asked_for() {
 }
 
 #[test]
+fn what_is_to_give_way_from_some_time_on_is_not_looked_at_before() {
+    let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
+    queue.ask("later", start);
+    assert_eq!(queue.next(start), Some("later"));
+    queue.done("later", Ended::AfterOthers(at(start, 5)), start, 0.5);
+    assert!(queue.idle_until(at(start, 5)) && !queue.idle_until(at(start, 6)));
+    assert_eq!(
+        (queue.next(at(start, 4)), queue.next_at(start)),
+        (None, Some(at(start, 5)))
+    );
+    for number in 0..=DUE_IN_A_ROW {
+        queue.ask("due", at(start, 4));
+        assert_eq!(
+            queue.next(at(start, 4)),
+            Some("due"),
+            "it is nobody's turn but its own: {number}"
+        );
+        end(&mut queue, ["due"], at(start, 4));
+    }
+    queue.ask("due", at(start, 5));
+    assert_eq!(queue.next(at(start, 5)), Some("due"));
+    assert_eq!(queue.next(at(start, 5)), Some("later"));
+    assert_eq!(queue.next_at(at(start, 5)), None);
+    end(&mut queue, ["later"], at(start, 5));
+
+    give_way(&mut queue, "now", at(start, 6));
+    queue.ask("running", at(start, 6));
+    assert_eq!(queue.next_at(at(start, 6)), Some(at(start, 6)), "somebody is due");
+    assert_eq!(queue.next(at(start, 6)), Some("running"));
+    assert_eq!(
+        queue.next_at(at(start, 6)),
+        None,
+        "it has its turn once something is done"
+    );
+}
+
+#[test]
 fn what_gives_way_moves_on_by_a_share_of_the_turns_however_much_is_due() {
     let (mut queue, now) = (Queue::new(LONGEST_RETRY), Instant::now());
     for key in [1, 2] {
