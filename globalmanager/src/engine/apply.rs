@@ -82,7 +82,8 @@ pub(crate) async fn apply<K: Kind>(
         None
     };
     let strays = strays(K::KIND, children, &live);
-    if (!strays.is_empty() || children.iter().any(absent))
+    let some_absent = children.iter().any(absent);
+    if (!strays.is_empty() || some_absent)
         && let Some(outdated) = work.second_look().await?
     {
         return Ok(Outcome::Outdated(outdated));
@@ -98,7 +99,9 @@ pub(crate) async fn apply<K: Kind>(
         }
     }
     work.prune(strays).await?;
-    work.collect();
+    // Where nothing was written, and none looked up, they are as they were.
+    let news = work.done.wrote || some_absent;
+    work.done.applied.children = if news { work.there_now() } else { live };
     Ok(Outcome::Done(work.done))
 }
 
@@ -354,13 +357,13 @@ impl<K: Kind> Work<'_, K> {
     }
 
     /// What there is now, as the cache has it after the answers.
-    fn collect(&mut self) {
+    fn there_now(&self) -> Vec<Live> {
         let belonging = self.engine.shared.cache.lock().belonging_to(self.uid);
-        self.done.applied.children = belonging
+        belonging
             .into_iter()
             .filter(|live| K::CHILDREN.contains(&live.kind))
             .filter(|live| cache::controller_of(&live.object).is_some_and(|(_, _, owner)| owner == self.uid))
-            .collect();
+            .collect()
     }
 
     fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
