@@ -59,6 +59,22 @@ async fn declare_each(world: &World, prefix: &str, number: usize, spec: &GadgetS
     names
 }
 
+/// Has each write of a child take so long.
+fn delay_children(world: &World, late: Duration) {
+    for kind in ["services", "pods"] {
+        let child = Match::writes().user(MANAGER).resource(kind);
+        world.api.faults().inject(child, Fault::Latency(late));
+    }
+}
+
+/// Makes the secret `s`, or changes what it holds.
+async fn set_secret(world: &World, encoded: &str) {
+    let secrets: Api<Secret> = Api::namespaced(world.api.client_as("user"), "default");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": encoded}});
+    let how = PatchParams::apply("user");
+    secrets.patch("s", &how, &Patch::Apply(secret)).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_many_resources_wait_services_come_first_then_other_children_and_then_what_is_told() {
     let world = World::stopped().await;
@@ -104,10 +120,7 @@ fn before(writes: &[String], others: &str, number: usize, what: &str) -> usize {
 async fn what_is_told_waits_for_children_of_what_is_declared_meanwhile_but_moves_on() {
     let world = World::stopped().await;
     let late = Duration::from_millis(10);
-    for kind in ["services", "pods"] {
-        let child = Match::writes().user(MANAGER).resource(kind);
-        world.api.faults().inject(child, Fault::Latency(late));
-    }
+    delay_children(&world, late);
     let first = declare(&world, "first", 40).await;
     let mark = world.api.requests().mark();
     world.run();
@@ -133,16 +146,8 @@ async fn what_is_told_waits_for_children_of_what_is_declared_meanwhile_but_moves
 #[tokio::test(start_paused = true)]
 async fn a_status_alone_waits_for_children_of_others_as_well() {
     let world = World::stopped().await;
-    for kind in ["services", "pods"] {
-        let child = Match::writes().user(MANAGER).resource(kind);
-        world
-            .api
-            .faults()
-            .inject(child, Fault::Latency(Duration::from_millis(10)));
-    }
-    let secrets: Api<Secret> = Api::namespaced(world.api.client_as("user"), "default");
-    let secret = serde_json::from_value(json!({"metadata": {"name": "s"}, "data": {"a": "b25l"}})).unwrap();
-    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    delay_children(&world, Duration::from_millis(10));
+    set_secret(&world, "b25l").await;
     let with_secret = GadgetSpec {
         secret: Some("s".into()),
         ..gadget(80)
@@ -152,8 +157,7 @@ async fn a_status_alone_waits_for_children_of_others_as_well() {
     world.settle().await;
     let mark = world.api.requests().mark();
     let meanwhile = declare(&world, "meanwhile", 100).await;
-    let changed = Patch::Merge(json!({"data": {"a": "dHdv"}}));
-    secrets.patch("s", &PatchParams::default(), &changed).await.unwrap();
+    set_secret(&world, "dHdv").await;
     sleep(Duration::from_secs(600)).await;
     let writes = world.writes_and_events_since(mark);
     let nearly_all = meanwhile.len() - PASSES_AT_ONCE;
@@ -366,16 +370,10 @@ async fn a_secret_that_appears_or_changes_is_noticed() {
         )
         .await;
     assert_eq!(world.status("a").await.secret_version, None);
-    let secrets: Api<Secret> = Api::namespaced(world.api.client_as("user"), "default");
-    let secret = serde_json::from_value(json!({"metadata": {"name": "s"}, "data": {"a": "b25l"}})).unwrap();
-    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    set_secret(&world, "b25l").await;
     world.settle().await;
     assert_eq!(world.status("a").await.secret_version.as_deref(), Some("b25l"));
-    let patch = json!({"data": {"a": "dHdv"}});
-    secrets
-        .patch("s", &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    set_secret(&world, "dHdv").await;
     world.settle().await;
     assert_eq!(world.status("a").await.secret_version.as_deref(), Some("dHdv"));
 }
