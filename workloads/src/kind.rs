@@ -29,6 +29,10 @@ pub trait Kind:
     /// The kinds of objects that this kind makes: the engine watches them, and prunes only among them.
     const CHILDREN: &'static [ObjectKind];
 
+    /// The kinds of objects by whose status it is decided what this kind makes: children, or itself. The status of any other is
+    /// only told of.
+    const DECIDED_BY: &'static [ObjectKind];
+
     /// Top-level status fields that nodes report: another field manager writes them ([`Kind::report`]). Where nodes report
     /// on this kind, [`crate::REPORTED_UP_TO`] is one of them.
     const REPORTED: &'static [&'static str] = &[];

@@ -303,7 +303,7 @@ impl<K: Kind> Work<'_, K> {
         match sent {
             Ok(object) => {
                 self.done.wrote = true;
-                self.engine.learn(child.kind, &trim::trim(child.kind, object), false);
+                self.engine.learn_ours(child.kind, &trim::trim(child.kind, object));
                 Ok(())
             }
             // A webhook that is down, or addresses that have run out, are a 500 of this one object.
@@ -345,7 +345,7 @@ impl<K: Kind> Work<'_, K> {
                 Ok(answer) => {
                     self.done.wrote = true;
                     if let Some(object) = answer.left() {
-                        self.engine.learn(stray.kind, &trim::trim(stray.kind, object), false);
+                        self.engine.learn_ours(stray.kind, &trim::trim(stray.kind, object));
                     }
                 }
                 // Gone. (After a conflict the next pass knows whether another object has the name by now.)

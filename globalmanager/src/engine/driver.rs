@@ -17,6 +17,10 @@ pub(crate) trait Driver: Send + Sync {
     /// All kinds that have to be watched for it.
     fn watched(&self) -> Vec<ObjectKind>;
 
+    /// What may follow for a resource from a change of its own or of an object that it made or names, or that belongs to
+    /// one of these.
+    fn follows(&self, of: ObjectKind, change: Change) -> Follows;
+
     /// The status fields that nodes report.
     fn reported(&self) -> &'static [&'static str];
 
@@ -28,6 +32,26 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Reads `resource` for what nodes report about it.
     fn open(&self, resource: Value) -> Result<Box<dyn Open>, serde_json::Error>;
+}
+
+/// What has changed of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Anything.
+    Any,
+    /// Its status, and nothing else.
+    Status,
+    /// What a pass has written, and goes on with.
+    Ours,
+}
+
+/// What may follow from a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follows {
+    /// Other children.
+    Children,
+    /// No more than what is told of the resource, and what nodes hold of it.
+    Told,
 }
 
 /// A resource that nodes report on.
@@ -58,6 +82,15 @@ impl<K: Kind + HasStatus<Status: DeserializeOwned>> Driver for Driven<K> {
             kinds.push(ObjectKind::POD);
         }
         kinds
+    }
+
+    fn follows(&self, of: ObjectKind, change: Change) -> Follows {
+        let is_below = of == ObjectKind::POD && !K::CHILDREN.contains(&of);
+        let decides = match change {
+            Change::Any => !is_below,
+            Change::Status | Change::Ours => K::DECIDED_BY.contains(&of),
+        };
+        if decides { Follows::Children } else { Follows::Told }
     }
 
     fn reported(&self) -> &'static [&'static str] {
@@ -98,5 +131,36 @@ impl<K: Kind + HasStatus<Status: DeserializeOwned>> Open for Opened<K> {
         self.status.extend(news.clone());
         *self.typed.status_mut() = Some(Deserialize::deserialize(&self.status)?);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skerry_crds::sedna::v1alpha1::{FederatedLearningJob, JointInferenceService};
+
+    use super::*;
+
+    #[test]
+    fn only_that_gives_way_from_which_no_other_children_follow() {
+        let (job, service) = (
+            Driven::<FederatedLearningJob>::new(),
+            Driven::<JointInferenceService>::new(),
+        );
+        for (driver, of, change, follows) in [
+            // A trainer that has ended, and that this was recorded.
+            (&job as &dyn Driver, ObjectKind::POD, Change::Status, Follows::Children),
+            (&job, FederatedLearningJob::KIND, Change::Status, Follows::Children),
+            // Trainers are made once the aggregator is.
+            (&job, ObjectKind::POD, Change::Ours, Follows::Children),
+            (&job, ObjectKind::SERVICE, Change::Ours, Follows::Told),
+            (&job, ObjectKind::DATASET, Change::Any, Follows::Children),
+            (&job, ObjectKind::DATASET, Change::Status, Follows::Told),
+            (&service, ObjectKind::DEPLOYMENT, Change::Any, Follows::Children),
+            (&service, ObjectKind::DEPLOYMENT, Change::Status, Follows::Told),
+            // Those of its Deployments.
+            (&service, ObjectKind::POD, Change::Any, Follows::Told),
+        ] {
+            assert_eq!(driver.follows(of, change), follows, "{} {change:?}", of.kind);
+        }
     }
 }

@@ -285,6 +285,11 @@ impl Engine {
         self.shared.asked.notify_one();
     }
 
+    fn ask_after_others(&self, key: ResourceKey, since: Instant) {
+        self.shared.queue.lock().ask_after_others(key, since);
+        self.shared.asked.notify_one();
+    }
+
     fn ask_for_all(&self) {
         for kind in self.shared.drivers.keys() {
             let names = self.shared.cache.lock().names(*kind);

@@ -72,7 +72,7 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         // Every end of a list asks for all resources again.
         return Ok(Ended::Well);
     }
-    let resource: K = match serde_json::from_value(raw.clone()) {
+    let resource = match K::deserialize(&raw) {
         Ok(resource) => resource,
         Err(error) => return Ok(unparsable(engine, key, &raw, &error).await),
     };

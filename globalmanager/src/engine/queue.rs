@@ -8,10 +8,10 @@
 //!                      └─────────────────────┘ and due when done
 //! ```
 //!
-//! What gives way to others waits as well: until nothing is due, but for every [few](DUE_IN_A_ROW) turns, so that it moves on
-//! however much is asked for. What that costs the others is a share of the turns, and so the same for each of a few as for each
-//! of many. Where nothing is due for a moment only, while what was due is still looked at, one at once of what gave way is: more
-//! of it would be in the way of what is due next.
+//! What gives way to others, since it was asked for so or has ended so, waits as well: until nothing is due, but for every
+//! [few](DUE_IN_A_ROW) turns, so that it moves on however much is asked for. What that costs the others is a share of the
+//! turns, and so the same for each of a few as for each of many. Where nothing is due for a moment only, while what was due is
+//! still looked at, one at once of what gave way is: more of it would be in the way of what is due next.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,8 +77,8 @@ struct Waits {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     turn: Turn,
-    /// When it was asked for meanwhile.
-    asked: Option<Instant>,
+    /// What it was asked for meanwhile.
+    asked: Waits,
 }
 
 /// Why a key is looked at.
@@ -111,18 +111,24 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Asks for a look at `key` at `at`; an earlier time already asked for stands.
     pub(crate) fn ask(&mut self, key: K, at: Instant) {
+        self.wait(key, Waits::due(at));
+    }
+
+    /// Asks for a look at `key` from `since` on, after what is due by then; an earlier time already asked for stands.
+    pub(crate) fn ask_after_others(&mut self, key: K, since: Instant) {
+        self.wait(key, Waits::behind(since));
+    }
+
+    fn wait(&mut self, key: K, asked: Waits) {
         if let Some(running) = self.running.get_mut(&key) {
-            running.asked = Some(running.asked.map_or(at, |earlier| earlier.min(at)));
+            running.asked = running.asked.or_earlier(asked);
             return;
         }
-        let waits = self.waiting.entry(key.clone()).or_default();
-        match waits.due {
-            Some(earlier) if earlier <= at => return,
-            Some(later) => drop(self.due.remove(&(later, key.clone()))),
-            None => {}
-        }
-        waits.due = Some(at);
-        self.due.insert((at, key));
+        let before = self.waiting.get(&key).copied().unwrap_or_default();
+        let waits = before.or_earlier(asked);
+        reorder(&mut self.due, &key, before.due, waits.due);
+        reorder(&mut self.behind, &key, before.behind, waits.behind);
+        self.waiting.insert(key, waits);
     }
 
     /// The next key to look at, which then counts as running until [`Queue::done`]: one that is due at `now`, or one that gave
@@ -143,13 +149,10 @@ impl<K: Ord + Clone> Queue<K> {
             Turn::Due | Turn::GaveWay => 0,
         };
         let waits = self.waiting.remove(&key).unwrap_or_default();
-        if let Some(at) = waits.due {
-            self.due.remove(&(at, key.clone()));
-        }
-        if let Some(since) = waits.behind {
-            self.behind.remove(&(since, key.clone()));
-        }
-        self.running.insert(key.clone(), Running { turn, asked: None });
+        reorder(&mut self.due, &key, waits.due, None);
+        reorder(&mut self.behind, &key, waits.behind, None);
+        let asked = Waits::default();
+        self.running.insert(key.clone(), Running { turn, asked });
         Some(key)
     }
 
@@ -203,21 +206,19 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Records how the look at `key` ended. `jitter` in `0.0..1.0` spreads retries over ±10 %.
     pub(crate) fn done(&mut self, key: K, ended: Ended, now: Instant, jitter: f64) {
-        let meanwhile = self.running.remove(&key).and_then(|running| running.asked);
+        let asked = self.running.remove(&key).map(|running| running.asked);
         let again = match ended {
             Ended::Well => {
                 self.failures.remove(&key);
-                None
+                Waits::default()
             }
             Ended::Again(after) => {
                 self.failures.remove(&key);
-                Some(now + spread(after, jitter))
+                Waits::due(now + spread(after, jitter))
             }
             Ended::AfterOthers(since) => {
                 self.failures.remove(&key);
-                self.waiting.entry(key.clone()).or_default().behind = Some(since);
-                self.behind.insert((since, key.clone()));
-                None
+                Waits::behind(since)
             }
             Ended::Failed => {
                 let failures = match self.failures.get(&key) {
@@ -233,15 +234,49 @@ impl<K: Ord + Clone> Queue<K> {
                     }
                 };
                 self.failures.insert(key.clone(), failures);
-                Some(failures.retry)
+                Waits::due(failures.retry)
             }
         };
-        if let Some(at) = again {
-            self.ask(key.clone(), at);
+        let waits = asked.unwrap_or_default().or_earlier(again);
+        if waits.due.or(waits.behind).is_some() {
+            self.wait(key, waits);
         }
-        if let Some(at) = meanwhile {
-            self.ask(key, at);
+    }
+}
+
+impl Waits {
+    fn due(at: Instant) -> Self {
+        let due = Some(at);
+        Self { due, behind: None }
+    }
+
+    fn behind(since: Instant) -> Self {
+        let behind = Some(since);
+        Self { due: None, behind }
+    }
+
+    /// What whoever waits for both waits for. What is due by then does not give way: it is looked at once.
+    fn or_earlier(self, other: Self) -> Self {
+        let earlier = |one: Option<Instant>, other: Option<Instant>| one.into_iter().chain(other).min();
+        let due = earlier(self.due, other.due);
+        let behind = earlier(self.behind, other.behind);
+        Self {
+            due,
+            behind: behind.filter(|since| due.is_none_or(|due| *since < due)),
         }
+    }
+}
+
+/// Has `key` wait in this order from another time on, or not at all.
+fn reorder<K: Ord + Clone>(order: &mut BTreeSet<(Instant, K)>, key: &K, from: Option<Instant>, to: Option<Instant>) {
+    if from == to {
+        return;
+    }
+    if let Some(from) = from {
+        order.remove(&(from, key.clone()));
+    }
+    if let Some(to) = to {
+        order.insert((to, key.clone()));
     }
 }
 

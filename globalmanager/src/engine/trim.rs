@@ -1,15 +1,21 @@
 //! What is kept of a watched object: all that decisions read, and nothing else.
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use serde_json::{Map, Value, json};
 use skerry_crds::names;
 use skerry_workloads::ObjectKind;
 
+/// Where the controller of Deployments counts their revisions.
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
 /// The object as it is kept.
 pub(crate) fn trim(kind: ObjectKind, mut object: DynamicObject) -> Value {
     if !names_owners(kind) {
         object.metadata.managed_fields = None;
+    }
+    if kind == ObjectKind::DEPLOYMENT {
+        trim_revision(&mut object.metadata);
     }
     let metadata = serde_json::to_value(&object.metadata).unwrap_or_default();
     let mut kept = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata});
@@ -29,6 +35,14 @@ pub(crate) fn metadata_only(kind: ObjectKind, mut object: PartialObjectMeta<Secr
     object.metadata.managed_fields = None;
     json!({"apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": serde_json::to_value(&object.metadata).unwrap_or_default()})
+}
+
+/// A Deployment's revision is written onto it by its controller, so that it would seem to have changed in more than its status.
+fn trim_revision(metadata: &mut ObjectMeta) {
+    let annotations = metadata.annotations.as_mut();
+    if annotations.is_some_and(|annotations| annotations.remove(REVISION).is_some() && annotations.is_empty()) {
+        metadata.annotations = None;
+    }
 }
 
 /// Whether it matters who owns the fields of an object of this kind.
@@ -153,7 +167,7 @@ mod tests {
             ObjectKind::DEPLOYMENT,
             dynamic(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "d", "managedFields": [
+            "metadata": {"name": "d", "annotations": {"deployment.kubernetes.io/revision": "1"}, "managedFields": [
                 {"manager": "skerry-globalmanager", "fieldsV1": {"f:spec": {"f:template": {"f:spec": {}}}}},
                 {"manager": "sedna-gm", "fieldsV1": {"f:spec": {"f:template": {"f:spec": {}}}}},
                 {"manager": "kube-controller-manager", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]},

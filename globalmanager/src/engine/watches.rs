@@ -2,7 +2,7 @@
 //!
 //! Nothing is decided here: an event that is missed or seen twice changes no outcome.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use backon::ExponentialBuilder;
 use futures::StreamExt;
@@ -19,12 +19,13 @@ use kube::{
 };
 use serde_json::Value;
 use skerry_workloads::ObjectKind;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Engine, ResourceKey,
     cache::{self, News},
+    driver::{Change, Follows},
     trim,
 };
 
@@ -146,7 +147,7 @@ async fn follow<O>(
             Ok(watcher::Event::Delete(object)) => {
                 let object = trim(object);
                 engine.shared.cache.lock().lose(kind, &object);
-                engine.ask_for_concerned(kind, &object);
+                engine.ask_for_concerned(kind, [&object], Change::Any);
             }
             Err(error) => {
                 if matches!(error, watcher::Error::InitialListFailed(_)) && engine.shared.drivers.contains_key(&kind) {
@@ -171,33 +172,30 @@ impl Engine {
                 before.filter(|_| cache.lose(kind, object))
             };
             if let Some(before) = before {
-                self.ask_for_concerned(kind, &before);
+                self.ask_for_concerned(kind, [&before], Change::Any);
             }
             return;
         }
         let news = self.shared.cache.lock().learn(kind, object, from_list);
         match news {
             News::None => {}
-            News::Appeared => self.ask_for_concerned(kind, object),
-            // Where children come up by the thousand, most of what is heard: it is looked at together with what follows.
-            News::Status => {
-                let pause = self.shared.parts.pace.status;
-                for key in self.concerned(kind, object) {
-                    let at = self.shared.status_written.next(&key, pause);
-                    self.ask_at(key, at);
-                }
-            }
-            News::Changed(before) => {
-                self.ask_for_concerned(kind, object);
-                self.ask_for_concerned(kind, &before);
-            }
+            News::Appeared => self.ask_for_concerned(kind, [object], Change::Any),
+            News::Status => self.ask_for_concerned(kind, [object], Change::Status),
+            News::Changed(before) => self.ask_for_concerned(kind, [object, &before], Change::Any),
+        }
+    }
+
+    /// Takes in the answer to what a pass has written of a child.
+    pub(crate) fn learn_ours(&self, kind: ObjectKind, object: &Value) {
+        if self.shared.cache.lock().learn(kind, object, false) != News::None {
+            self.ask_for_concerned(kind, [object], Change::Ours);
         }
     }
 
     fn list_ended(&self, kind: ObjectKind) {
         let gone = self.shared.cache.lock().list_ends(kind);
         for object in gone {
-            self.ask_for_concerned(kind, &object);
+            self.ask_for_concerned(kind, [&object], Change::Any);
         }
         if self.shared.drivers.contains_key(&kind) {
             let owners = self.shared.cache.lock().names(kind);
@@ -207,14 +205,40 @@ impl Engine {
         self.ask_for_all();
     }
 
-    fn ask_for_concerned(&self, kind: ObjectKind, object: &Value) {
-        for key in self.concerned(kind, object) {
-            self.ask(key);
+    /// Has the resources looked at that these states of an object concern: now, where other children may follow from its change,
+    /// and else after those. Where children come up by the thousand, statuses are most of what is heard: they are looked at
+    /// together with what follows them.
+    fn ask_for_concerned<const N: usize>(&self, kind: ObjectKind, states: [&Value; N], change: Change) {
+        let concerned: BTreeSet<_> = states
+            .into_iter()
+            .flat_map(|state| self.concerned(kind, state))
+            .collect();
+        for key in concerned {
+            let Some(driver) = self.shared.drivers.get(&key.kind) else {
+                continue;
+            };
+            let follows = driver.follows(kind, change);
+            // Passes see to what follows for nodes from anything else.
+            let is_for_nodes = match follows {
+                Follows::Children => self.is_declared(kind),
+                Follows::Told => change == Change::Any,
+            };
+            if is_for_nodes {
+                self.place(key.clone());
+            }
+            let pause = self.shared.parts.pace.status;
+            let soon = self.shared.status_written.next(&key, pause);
+            match (follows, change) {
+                (Follows::Children, Change::Any | Change::Ours) => self.ask(key),
+                (Follows::Children, Change::Status) => self.ask_at(key, soon),
+                (Follows::Told, Change::Any | Change::Status) => self.ask_after_others(key, soon),
+                // Together with what others make of it.
+                (Follows::Told, Change::Ours) => self.ask_after_others(key, Instant::now() + pause),
+            }
         }
     }
 
-    /// The resources that an object's change concerns. The hub is told of what follows for nodes from what users declare;
-    /// passes see to what follows from changes of children.
+    /// The resources that an object concerns.
     fn concerned(&self, kind: ObjectKind, object: &Value) -> Vec<ResourceKey> {
         let (namespace, name) = cache::name_of(object);
         let mut concerned = self.shared.named.lock().by(kind, &namespace, &name);
@@ -224,11 +248,6 @@ impl Engine {
                 namespace: namespace.clone(),
                 name: name.clone(),
             });
-        }
-        if self.is_declared(kind) {
-            for key in &concerned {
-                self.place(key.clone());
-            }
         }
         concerned.extend(self.owner_of(object, &namespace));
         concerned.extend(self.labelled_owners(object, &namespace));

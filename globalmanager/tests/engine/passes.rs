@@ -174,6 +174,38 @@ async fn a_status_alone_waits_for_children_of_others_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn statuses_of_children_are_looked_at_together_once_the_children_of_others_are_made() {
+    const CHANGES: u64 = 10;
+    let world = World::stopped().await;
+    let late = Duration::from_secs(1);
+    delay_children(&world, late);
+    let told = declare(&world, "told", 40).await;
+    world.run();
+    world.settle().await;
+    let (mark, passes) = (world.api.requests().mark(), world.passes());
+    let meanwhile = declare(&world, "meanwhile", 100).await;
+    let (pods, how) = (world.pods(), PatchParams::apply("user"));
+    for change in 0..CHANGES {
+        sleep(late).await;
+        let status = Patch::Merge(json!({"status": {"message": change.to_string()}}));
+        for name in &told {
+            pods.patch_status(name, &how, &status).await.unwrap();
+        }
+    }
+    let pods_made = || {
+        let writes = world.writes_since(mark);
+        writes.iter().filter(|write| write.starts_with("create pods")).count()
+    };
+    assert_eq!(pods_made(), 0, "others are still given their Services");
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(pods_made(), meanwhile.len());
+    // Of the others one for each child, one for what is told, and one that sees that this is so.
+    let of_others = 4 * u64::try_from(meanwhile.len()).unwrap();
+    let of_told = world.passes() - passes - of_others;
+    assert!(of_told <= 2 * u64::try_from(told.len()).unwrap(), "{of_told}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn few_services_wait_for_an_address_at_once_and_all_get_one() {
     let world = World::stopped().await;
     let names = declare(&world, "gadget", 20).await;

@@ -75,6 +75,7 @@ impl Kind for Gadget {
     const KIND: ObjectKind = GADGET;
     type Status = GadgetStatus;
     const CHILDREN: &'static [ObjectKind] = &[ObjectKind::SERVICE, ObjectKind::POD];
+    const DECIDED_BY: &'static [ObjectKind] = &[];
     const REPORTED: &'static [&'static str] = &["samples", REPORTED_UP_TO];
 
     fn references(&self, _: &References) -> BTreeSet<Reference> {
@@ -198,6 +199,7 @@ pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) held: Arc<Held>,
     pub(crate) engine: Engine,
+    metrics: Arc<Metrics>,
     pub(crate) leads: watch::Sender<bool>,
     pub(crate) stop: CancellationToken,
 }
@@ -222,13 +224,14 @@ impl World {
         let (leads, leader) = watch::channel(true);
         let held = Arc::new(Held::default());
         let clock = api.clock();
+        let metrics = Metrics::new();
         let parts = Parts {
             client: api.client_as(MANAGER),
             namespace: None,
             settings: Settings::default(),
             leader,
             nodes: held.clone(),
-            metrics: Metrics::new(),
+            metrics: metrics.clone(),
             instance: "test".into(),
             clock: Arc::new(move || clock.now()),
             pace: Pace::default(),
@@ -238,6 +241,7 @@ impl World {
             api,
             held,
             engine,
+            metrics,
             leads,
             stop: CancellationToken::new(),
         }
@@ -295,6 +299,17 @@ impl World {
             .to_lowercase()
         })
         .collect()
+    }
+
+    /// How many passes there were so far.
+    pub(crate) fn passes(&self) -> u64 {
+        let metrics = self.metrics.encode();
+        let counts = metrics
+            .lines()
+            .filter(|line| line.starts_with("skerry_reconciles_total{"));
+        counts
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            .sum()
     }
 
     /// What the hub was told since this was last asked.

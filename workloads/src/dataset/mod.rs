@@ -23,6 +23,7 @@ impl Kind for Dataset {
     const KIND: ObjectKind = ObjectKind::DATASET;
     type Status = DatasetStatus;
     const CHILDREN: &'static [ObjectKind] = &[];
+    const DECIDED_BY: &'static [ObjectKind] = &[];
     const REPORTED: &'static [&'static str] = &["numberOfSamples", "updateTime", "countError", REPORTED_UP_TO];
 
     fn references(&self, _found: &References) -> BTreeSet<Reference> {

@@ -58,6 +58,7 @@ impl Kind for FederatedLearningJob {
     const KIND: ObjectKind = ObjectKind::FEDERATED_LEARNING_JOB;
     type Status = FederatedLearningJobStatus;
     const CHILDREN: &'static [ObjectKind] = &[ObjectKind::POD, ObjectKind::SERVICE];
+    const DECIDED_BY: &'static [ObjectKind] = &[ObjectKind::POD, Self::KIND];
     const REPORTED: &'static [&'static str] = &["rounds", REPORTED_UP_TO];
 
     fn references(&self, found: &References) -> BTreeSet<Reference> {

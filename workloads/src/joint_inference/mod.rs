@@ -36,6 +36,7 @@ impl Kind for JointInferenceService {
     const KIND: ObjectKind = ObjectKind::JOINT_INFERENCE_SERVICE;
     type Status = JointInferenceServiceStatus;
     const CHILDREN: &'static [ObjectKind] = &[ObjectKind::DEPLOYMENT, ObjectKind::SERVICE, ObjectKind::AUTOSCALER];
+    const DECIDED_BY: &'static [ObjectKind] = &[];
     const REPORTED: &'static [&'static str] = &["metrics", REPORTED_UP_TO];
 
     fn references(&self, found: &References) -> BTreeSet<Reference> {

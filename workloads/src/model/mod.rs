@@ -23,6 +23,7 @@ impl Kind for Model {
     const KIND: ObjectKind = ObjectKind::MODEL;
     type Status = ModelStatus;
     const CHILDREN: &'static [ObjectKind] = &[];
+    const DECIDED_BY: &'static [ObjectKind] = &[];
     const REPORTED: &'static [&'static str] = &["metrics", "updateTime"];
 
     fn references(&self, _found: &References) -> BTreeSet<Reference> {

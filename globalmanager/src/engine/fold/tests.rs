@@ -10,7 +10,7 @@ use skerry_workloads::{Kind, ObjectKind, Payload, Report, WorkerMessage};
 use super::{
     super::{
         Engine,
-        driver::{Driven, Open},
+        driver::{Change, Driven, Follows, Open},
         pass,
         queue::Ended,
         reports::Start,
@@ -25,6 +25,10 @@ struct Counting<D>(D, AtomicUsize);
 impl<D: Driver> Driver for Counting<D> {
     fn watched(&self) -> Vec<ObjectKind> {
         self.0.watched()
+    }
+
+    fn follows(&self, of: ObjectKind, change: Change) -> Follows {
+        self.0.follows(of, change)
     }
 
     fn reported(&self) -> &'static [&'static str] {

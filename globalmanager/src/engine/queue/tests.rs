@@ -156,6 +156,26 @@ fn one_at_once_of_what_gave_way_is_looked_at_beside_what_was_due() {
     assert!(!queue.others_come_before(&"due", now, now), "it is alone");
 }
 
+#[test]
+fn what_is_asked_for_after_others_waits_for_them_and_is_looked_at_once_where_it_is_due_as_well() {
+    let (mut queue, start) = (Queue::new(LONGEST_RETRY), Instant::now());
+    queue.ask_after_others("told", start);
+    queue.ask_after_others("told", at(start, 5));
+    queue.ask("due", start);
+    assert_eq!((queue.next(start), queue.next(start)), (Some("due"), Some("told")));
+    queue.ask_after_others("told", at(start, 1));
+    assert_eq!(queue.depth(), 0, "it is looked at now");
+    end(&mut queue, ["due", "told"], start);
+    assert_eq!((queue.due_at(), queue.next_at(start)), (None, Some(at(start, 1))));
+
+    queue.ask("told", at(start, 1));
+    assert_eq!(queue.due_at(), Some(at(start, 1)), "it need not give way any more");
+    queue.ask_after_others("told", at(start, 2));
+    assert_eq!(queue.next(at(start, 2)), Some("told"));
+    end(&mut queue, ["told"], at(start, 2));
+    assert_eq!((queue.next(at(start, 300)), queue.depth()), (None, 0));
+}
+
 fn end<K: Ord + Clone>(queue: &mut Queue<K>, keys: impl IntoIterator<Item = K>, now: Instant) {
     for key in keys {
         queue.done(key, Ended::Well, now, 0.5);
