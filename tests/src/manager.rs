@@ -66,8 +66,9 @@ impl Held {
 }
 
 impl NodeParts for Held {
-    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: Placed) {
+    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: Placed) -> bool {
         self.0.lock().unwrap().insert(owner.clone(), parts);
+        true
     }
 
     fn owner_gone(&self, owner: &ResourceKey) {

@@ -50,6 +50,7 @@ use self::{
     addresses::Addresses,
     cache::Cache,
     driver::{Driven, Driver},
+    placing::Placed,
     queue::Queue,
     references::{Named, Secrets},
 };
@@ -73,14 +74,15 @@ pub struct ResourceKey {
 
 /// Where the parts of resources that edge nodes hold are kept: the hub, or nothing at all.
 pub trait NodeParts: Send + Sync + 'static {
-    /// What this resource (of this uid and generation) places on nodes, whole: a node that is not named holds nothing.
+    /// What this resource (of this uid and generation) places on nodes, whole: a node that is not named holds nothing. Whether
+    /// all nodes have room for it: those that do not keep what they have.
     fn set(
         &self,
         owner: &ResourceKey,
         uid: &str,
         generation: i64,
         parts: BTreeMap<String, (NodePart, Option<Credential>)>,
-    );
+    ) -> bool;
     /// The resource is not there: gone, unless no list of its kind has been seen in this term.
     fn owner_gone(&self, owner: &ResourceKey);
     /// A consistent list of `kind` named exactly these resources; owners that it does not name are gone.
@@ -90,7 +92,7 @@ pub trait NodeParts: Send + Sync + 'static {
 }
 
 /// The content of a Secret that a node needs; prints as `[redacted]`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Credential {
     /// The Secret's name.
     pub secret: String,
@@ -161,6 +163,7 @@ struct Shared {
     asked: Notify,
     placing: Mutex<Queue<ResourceKey>>,
     to_place: Notify,
+    placed: Placed,
     named: Mutex<Named>,
     addresses: Addresses,
     secrets: Secrets,
@@ -201,6 +204,7 @@ impl Engine {
                 asked: Notify::new(),
                 placing: Mutex::new(Queue::new(Duration::ZERO)),
                 to_place: Notify::new(),
+                placed: Placed::default(),
                 named: Mutex::default(),
                 addresses: Addresses::default(),
                 secrets,
@@ -294,11 +298,14 @@ impl Engine {
         for kind in self.shared.drivers.keys() {
             let names = self.shared.cache.lock().names(*kind);
             for (namespace, name) in names {
-                self.ask(ResourceKey {
+                let key = ResourceKey {
                     kind: *kind,
                     namespace,
                     name,
-                });
+                };
+                // Nobody knows what nodes were told by whoever led before.
+                self.place(key.clone());
+                self.ask(key);
             }
         }
     }
