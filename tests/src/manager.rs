@@ -66,9 +66,8 @@ impl Held {
 }
 
 impl NodeParts for Held {
-    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: Placed) -> bool {
+    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: Placed) {
         self.0.lock().unwrap().insert(owner.clone(), parts);
-        true
     }
 
     fn owner_gone(&self, owner: &ResourceKey) {

@@ -50,7 +50,6 @@ use self::{
     addresses::Addresses,
     cache::Cache,
     driver::{Driven, Driver},
-    placing::Placed,
     queue::Queue,
     references::{Named, Secrets},
 };
@@ -74,15 +73,14 @@ pub struct ResourceKey {
 
 /// Where the parts of resources that edge nodes hold are kept: the hub, or nothing at all.
 pub trait NodeParts: Send + Sync + 'static {
-    /// What this resource (of this uid and generation) places on nodes, whole: a node that is not named holds nothing. Whether
-    /// all nodes have room for it: those that do not keep what they have.
+    /// What this resource (of this uid and generation) places on nodes, whole: a node that is not named holds nothing.
     fn set(
         &self,
         owner: &ResourceKey,
         uid: &str,
         generation: i64,
         parts: BTreeMap<String, (NodePart, Option<Credential>)>,
-    ) -> bool;
+    );
     /// The resource is not there: gone, unless no list of its kind has been seen in this term.
     fn owner_gone(&self, owner: &ResourceKey);
     /// A consistent list of `kind` named exactly these resources; owners that it does not name are gone.
@@ -92,7 +90,7 @@ pub trait NodeParts: Send + Sync + 'static {
 }
 
 /// The content of a Secret that a node needs; prints as `[redacted]`.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     /// The Secret's name.
     pub secret: String,
@@ -163,7 +161,6 @@ struct Shared {
     asked: Notify,
     placing: Mutex<Queue<ResourceKey>>,
     to_place: Notify,
-    placed: Placed,
     named: Mutex<Named>,
     addresses: Addresses,
     secrets: Secrets,
@@ -204,7 +201,6 @@ impl Engine {
                 asked: Notify::new(),
                 placing: Mutex::new(Queue::new(Duration::ZERO)),
                 to_place: Notify::new(),
-                placed: Placed::default(),
                 named: Mutex::default(),
                 addresses: Addresses::default(),
                 secrets,
@@ -298,14 +294,11 @@ impl Engine {
         for kind in self.shared.drivers.keys() {
             let names = self.shared.cache.lock().names(*kind);
             for (namespace, name) in names {
-                let key = ResourceKey {
+                self.ask(ResourceKey {
                     kind: *kind,
                     namespace,
                     name,
-                };
-                // Nobody knows what nodes were told by whoever led before.
-                self.place(key.clone());
-                self.ask(key);
+                });
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
-use skerry_workloads::{Children, Event, EventType, Kind, Nodes, ObjectKind, Observed, References};
+use skerry_workloads::{Children, Event, EventType, Kind, ObjectKind, Observed, References};
 use tokio::time::Instant;
 
 use super::{
@@ -77,6 +77,8 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         Err(error) => return Ok(unparsable(engine, key, &raw, &error).await),
     };
     let references = references::fetch(engine, key, &resource).await?;
+    // By now all is known that this depends on.
+    engine.place(key.clone());
     let uid = resource.meta().uid.clone().unwrap_or_default();
     let seen = observe::<K>(engine, &uid, references);
     let mut plan = resource.plan(&seen, &engine.shared.parts.settings);
@@ -89,15 +91,6 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         // What was left to tell is of a term that is over.
         events.forget(key);
         return Ok(Ended::Well);
-    }
-    if let Nodes::Exactly(parts) = &plan.nodes
-        && !engine
-            .shared
-            .placed
-            .holds(key, resource.meta(), parts, &seen.references)
-    {
-        // By now all is known that it depends on.
-        engine.place(key.clone());
     }
     let done = match apply::apply(engine, key, &resource, &uid, &plan, seen.children.clone()).await? {
         Outcome::Done(done) => done,

@@ -2,61 +2,19 @@
 //! pass waits for the API server, for its turn among others, and for its own resource's last pass; news for a node does not.
 //!
 //! One task places, one resource after the other and each from the cache alone, so that nothing older ever follows what is
-//! newer. A pass that plans anything else than was placed last asks for it once more.
+//! newer.
 
-use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use base64::Engine as _;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use parking_lot::Mutex;
 use serde_json::Value;
-use skerry_workloads::{Kind, NodePart, Nodes, References};
+use skerry_workloads::{Kind, Nodes};
 use tokio::time::Instant;
 
 use super::{Credential, Engine, ResourceKey, pass, queue::Ended, references};
 
 /// When a pass is to read what had not been read, unless one does so earlier.
 const UNREAD: Duration = Duration::from_secs(1);
-
-/// What was placed last of each resource, as far as nodes took all of it.
-#[derive(Debug, Default)]
-pub(crate) struct Placed(Mutex<BTreeMap<ResourceKey, u64>>);
-
-impl Placed {
-    /// Whether these parts of the resource are what was placed last.
-    pub(crate) fn holds(
-        &self,
-        key: &ResourceKey,
-        meta: &ObjectMeta,
-        parts: &BTreeMap<String, NodePart>,
-        references: &References,
-    ) -> bool {
-        let placed = self.0.lock().get(key).copied();
-        placed == Some(digest(meta, parts, references))
-    }
-
-    fn record(&self, key: &ResourceKey, digest: u64) {
-        self.0.lock().insert(key.clone(), digest);
-    }
-
-    fn forget(&self, key: &ResourceKey) {
-        self.0.lock().remove(key);
-    }
-}
-
-/// All that nodes are told of a resource, in a few bytes: there are as many of these as resources.
-fn digest(meta: &ObjectMeta, parts: &BTreeMap<String, NodePart>, references: &References) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&meta.uid, meta.generation).hash(&mut hasher);
-    for (node, part) in parts {
-        (node, part.body.to_string(), credential_of(part, references)).hash(&mut hasher);
-    }
-    hasher.finish()
-}
 
 /// Places what is asked for, for ever.
 pub(crate) async fn run(engine: &Engine) {
@@ -87,7 +45,6 @@ pub(crate) async fn run(engine: &Engine) {
 pub(crate) fn place<K: Kind>(engine: &Engine, key: &ResourceKey) {
     let raw = engine.shared.cache.lock().get(K::KIND, &key.namespace, &key.name);
     let Some(raw) = raw else {
-        engine.shared.placed.forget(key);
         // No matter what else is unknown yet: nothing else will come back to a resource that is gone.
         return engine.shared.parts.nodes.owner_gone(key);
     };
@@ -109,21 +66,19 @@ pub(crate) fn place<K: Kind>(engine: &Engine, key: &ResourceKey) {
     let seen = pass::observe::<K>(engine, &uid, references);
     let plan = resource.plan(&seen, &engine.shared.parts.settings);
     let Nodes::Exactly(parts) = plan.nodes else { return };
-    let digest = digest(resource.meta(), &parts, &seen.references);
     let parts: BTreeMap<_, _> = parts
         .into_iter()
         .map(|(node, part)| {
-            let credential = credential_of(&part, &seen.references);
+            let secret = part
+                .credential
+                .as_ref()
+                .and_then(|secret| seen.references.get(secret.kind, &secret.name));
+            let credential = secret.map(credential);
             (node, (part, credential))
         })
         .collect();
     let generation = resource.meta().generation.unwrap_or_default();
-    if engine.shared.parts.nodes.set(key, &uid, generation, parts) {
-        engine.shared.placed.record(key, digest);
-    } else {
-        // Until there is room for it, each pass tries again.
-        engine.shared.placed.forget(key);
-    }
+    engine.shared.parts.nodes.set(key, &uid, generation, parts);
 }
 
 /// Whether everything that we drive and this depends on was listed since this process leads: what a standby knows may be
@@ -136,12 +91,6 @@ fn listed_in_this_term<K: Kind>(engine: &Engine) -> bool {
     let cache = engine.shared.cache.lock();
     let mut kinds = driver.watched().into_iter();
     kinds.all(|kind| !drivers.contains_key(&kind) || cache.listed_by_leader(kind))
-}
-
-/// What the node of a part needs to reach the data.
-fn credential_of(part: &NodePart, references: &References) -> Option<Credential> {
-    let secret = part.credential.as_ref()?;
-    references.get(secret.kind, &secret.name).map(credential)
 }
 
 /// A Secret's annotations and decoded data, as Sedna hands them to its local controllers.

@@ -16,7 +16,7 @@ impl NodeParts for Hub {
         uid: &str,
         generation: i64,
         parts: BTreeMap<String, (NodePart, Option<engine::Credential>)>,
-    ) -> bool {
+    ) {
         let key = object_key(owner);
         let part = |(part, credential): (NodePart, Option<engine::Credential>)| Part {
             object: Object {
@@ -38,7 +38,7 @@ impl NodeParts for Hub {
         self.set(
             &key,
             parts.into_iter().map(|(node, parts)| (node, part(parts))).collect(),
-        )
+        );
     }
 
     fn owner_gone(&self, owner: &ResourceKey) {

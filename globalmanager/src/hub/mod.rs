@@ -259,8 +259,8 @@ impl Hub {
         self.shared.doors.clone()
     }
 
-    /// What `owner` places on nodes, whole: a node that is not named holds nothing of it. Whether all nodes have room for it.
-    pub fn set(&self, owner: &ObjectKey, parts: BTreeMap<String, Part>) -> bool {
+    /// What `owner` places on nodes, whole: a node that is not named holds nothing of it.
+    pub fn set(&self, owner: &ObjectKey, parts: BTreeMap<String, Part>) {
         let items = |Part { object, credentials }: Part| -> Vec<_> {
             credentials
                 .into_iter()
@@ -276,9 +276,8 @@ impl Hub {
             // As for an owner that cannot be planned: its nodes keep what they have.
             self.shared.counters.oversize.fetch_add(1, Relaxed);
             tracing::error!(%owner, %error, "an object or a Secret of it is too large for its node");
-            return false;
+            return;
         }
-        let mut all = true;
         self.change(|placements, now| {
             // One that held more could not say what it holds any more, and would have no session again.
             let full = placements.full(owner, &parts);
@@ -286,10 +285,8 @@ impl Hub {
                 self.shared.counters.oversize.fetch_add(1, Relaxed);
                 tracing::error!(%owner, %node, limit = limits::MAX_ITEMS, "a node holds as many items as it may");
             }
-            all = full.is_empty();
             placements.set(now, owner, parts, &full)
         });
-        all
     }
 
     /// `owner` is not there. That counts once a list of its kind has been seen in this term; until then it may be that it

@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -164,14 +161,10 @@ impl Kind for Gadget {
 
 /// What the hub would hold.
 #[derive(Default)]
-pub(crate) struct Held {
-    pub(crate) parts: Mutex<BTreeMap<ResourceKey, BTreeMap<String, Value>>>,
-    told: Mutex<Vec<Told>>,
-    /// How often it was told what a resource places.
-    pub(crate) sets: AtomicUsize,
-    /// Whether a node has no room for it.
-    pub(crate) full: AtomicBool,
-}
+pub(crate) struct Held(
+    pub(crate) Mutex<BTreeMap<ResourceKey, BTreeMap<String, Value>>>,
+    Mutex<Vec<Told>>,
+);
 
 /// What the hub is told of the kind as a whole, and of what is not there.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,31 +175,23 @@ pub(crate) enum Told {
 }
 
 impl NodeParts for Held {
-    fn set(
-        &self,
-        owner: &ResourceKey,
-        _: &str,
-        _: i64,
-        parts: BTreeMap<String, (NodePart, Option<Credential>)>,
-    ) -> bool {
+    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: BTreeMap<String, (NodePart, Option<Credential>)>) {
         let parts = parts.into_iter().map(|(node, (part, _))| (node, part.body)).collect();
-        self.parts.lock().insert(owner.clone(), parts);
-        self.sets.fetch_add(1, Relaxed);
-        !self.full.load(Relaxed)
+        self.0.lock().insert(owner.clone(), parts);
     }
 
     fn owner_gone(&self, owner: &ResourceKey) {
-        self.parts.lock().remove(owner);
-        self.told.lock().push(Told::Gone(owner.name.clone()));
+        self.0.lock().remove(owner);
+        self.1.lock().push(Told::Gone(owner.name.clone()));
     }
 
     fn kind_listed(&self, _: ObjectKind, owners: Vec<(String, String)>) {
         let names = owners.into_iter().map(|(_, name)| name).collect();
-        self.told.lock().push(Told::Listed(names));
+        self.1.lock().push(Told::Listed(names));
     }
 
     fn kind_unknown(&self, _: ObjectKind) {
-        self.told.lock().push(Told::Unknown);
+        self.1.lock().push(Told::Unknown);
     }
 }
 
@@ -329,7 +314,7 @@ impl World {
 
     /// What the hub was told since this was last asked.
     pub(crate) fn told(&self) -> Vec<Told> {
-        std::mem::take(&mut *self.held.told.lock())
+        std::mem::take(&mut *self.held.1.lock())
     }
 
     pub(crate) async fn status(&self, name: &str) -> GadgetStatus {
