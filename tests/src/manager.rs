@@ -8,23 +8,20 @@ use std::{
 
 use serde_json::Value;
 use skerry_globalmanager::{
-    engine::{Credential, Engine, NodeParts, Pace, Parts, ResourceKey},
+    engine::{Engine, NodeParts, Pace, Parts, Placement, ResourceKey},
     lease::{self, Claim},
     metrics::Metrics,
     run::kinds,
 };
-use skerry_workloads::{NodePart, ObjectKind, Settings};
+use skerry_workloads::{ObjectKind, Settings};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{server::Server, world::NAMESPACE};
 
-/// A resource's parts, by node.
-pub type Placed = BTreeMap<String, (NodePart, Option<Credential>)>;
-
 /// What nodes hold, as a manager last said.
 #[derive(Clone, Default)]
-pub struct Held(Arc<Mutex<BTreeMap<ResourceKey, Placed>>>);
+pub struct Held(Arc<Mutex<BTreeMap<ResourceKey, Placement>>>);
 
 impl Held {
     /// What `node` holds of a resource.
@@ -33,7 +30,7 @@ impl Held {
     }
 
     /// What all nodes hold of a resource.
-    pub fn parts(&self, kind: ObjectKind, name: &str) -> Placed {
+    pub fn parts(&self, kind: ObjectKind, name: &str) -> Placement {
         let key = ResourceKey {
             kind,
             namespace: NAMESPACE.to_owned(),
@@ -66,8 +63,12 @@ impl Held {
 }
 
 impl NodeParts for Held {
-    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: Placed) {
-        self.0.lock().unwrap().insert(owner.clone(), parts);
+    fn set(&self, owner: &ResourceKey, _: &str, _: i64, placement: Placement) {
+        self.0.lock().unwrap().insert(owner.clone(), placement);
+    }
+
+    fn holds(&self, owner: &ResourceKey, _: &str, _: i64, placement: Placement) -> bool {
+        self.0.lock().unwrap().get(owner) == Some(&placement)
     }
 
     fn owner_gone(&self, owner: &ResourceKey) {

@@ -122,6 +122,15 @@ impl NodeObjects {
         changed
     }
 
+    /// Whether these are what the node is to hold of `owner`, and nothing else.
+    pub fn holds(&self, owner: &ObjectKey, items: &[Item]) -> bool {
+        let wanted = |item: &Item| {
+            let entry = self.items.get(&item.key());
+            entry.is_some_and(|entry| matches!(&entry.want, Want::Present(present) if present == item))
+        };
+        self.keys_of(owner).len() == items.len() && items.iter().all(wanted)
+    }
+
     /// Makes the node hold this item; false where it is wanted already.
     pub fn set(&mut self, now: Duration, item: Item) -> bool {
         let key = Arc::new(item.key());

@@ -74,13 +74,9 @@ pub struct ResourceKey {
 /// Where the parts of resources that edge nodes hold are kept: the hub, or nothing at all.
 pub trait NodeParts: Send + Sync + 'static {
     /// What this resource (of this uid and generation) places on nodes, whole: a node that is not named holds nothing.
-    fn set(
-        &self,
-        owner: &ResourceKey,
-        uid: &str,
-        generation: i64,
-        parts: BTreeMap<String, (NodePart, Option<Credential>)>,
-    );
+    fn set(&self, owner: &ResourceKey, uid: &str, generation: i64, placement: Placement);
+    /// Whether that is what it places on nodes already, since it was set last.
+    fn holds(&self, owner: &ResourceKey, uid: &str, generation: i64, placement: Placement) -> bool;
     /// The resource is not there: gone, unless no list of its kind has been seen in this term.
     fn owner_gone(&self, owner: &ResourceKey);
     /// A consistent list of `kind` named exactly these resources; owners that it does not name are gone.
@@ -88,6 +84,9 @@ pub trait NodeParts: Send + Sync + 'static {
     /// A list of `kind` failed, because there is no such kind perhaps: no owner counts as gone until one succeeds.
     fn kind_unknown(&self, kind: ObjectKind);
 }
+
+/// What a resource places on nodes, by their names.
+pub type Placement = BTreeMap<String, (NodePart, Option<Credential>)>;
 
 /// The content of a Secret that a node needs; prints as `[redacted]`.
 #[derive(Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     Engine, ResourceKey,
     apply::{self, Outcome, Outdated},
-    cache,
+    cache, placing,
     queue::Ended,
     references,
     status::{self, News, Told},
@@ -77,8 +77,6 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         Err(error) => return Ok(unparsable(engine, key, &raw, &error).await),
     };
     let references = references::fetch(engine, key, &resource).await?;
-    // By now all is known that this depends on.
-    engine.place(key.clone());
     let uid = resource.meta().uid.clone().unwrap_or_default();
     let seen = observe::<K>(engine, &uid, references);
     let mut plan = resource.plan(&seen, &engine.shared.parts.settings);
@@ -91,6 +89,10 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         // What was left to tell is of a term that is over.
         events.forget(key);
         return Ok(Ended::Well);
+    }
+    if placing::is_news(engine, key, &resource, &plan.nodes, &seen.references) {
+        // By now all is known that it depends on.
+        engine.place(key.clone());
     }
     let done = match apply::apply(engine, key, &resource, &uid, &plan, seen.children.clone()).await? {
         Outcome::Done(done) => done,

@@ -2,16 +2,16 @@
 //! pass waits for the API server, for its turn among others, and for its own resource's last pass; news for a node does not.
 //!
 //! One task places, one resource after the other and each from the cache alone, so that nothing older ever follows what is
-//! newer.
+//! newer. A pass that plans anything else than nodes are told asks for it once more.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use base64::Engine as _;
 use serde_json::Value;
-use skerry_workloads::{Kind, Nodes};
+use skerry_workloads::{Kind, NodePart, Nodes, References};
 use tokio::time::Instant;
 
-use super::{Credential, Engine, ResourceKey, pass, queue::Ended, references};
+use super::{Credential, Engine, Placement, ResourceKey, pass, queue::Ended, references};
 
 /// When a pass is to read what had not been read, unless one does so earlier.
 const UNREAD: Duration = Duration::from_secs(1);
@@ -65,20 +65,40 @@ pub(crate) fn place<K: Kind>(engine: &Engine, key: &ResourceKey) {
     let uid = resource.meta().uid.clone().unwrap_or_default();
     let seen = pass::observe::<K>(engine, &uid, references);
     let plan = resource.plan(&seen, &engine.shared.parts.settings);
-    let Nodes::Exactly(parts) = plan.nodes else { return };
-    let parts: BTreeMap<_, _> = parts
-        .into_iter()
-        .map(|(node, part)| {
-            let secret = part
-                .credential
-                .as_ref()
-                .and_then(|secret| seen.references.get(secret.kind, &secret.name));
-            let credential = secret.map(credential);
-            (node, (part, credential))
-        })
-        .collect();
+    let Some(placement) = placement(plan.nodes, &seen.references) else {
+        return;
+    };
     let generation = resource.meta().generation.unwrap_or_default();
-    engine.shared.parts.nodes.set(key, &uid, generation, parts);
+    engine.shared.parts.nodes.set(key, &uid, generation, placement);
+}
+
+/// Whether nodes are told anything else than this, which a pass has planned for the resource.
+pub(crate) fn is_news<K: Kind>(
+    engine: &Engine,
+    key: &ResourceKey,
+    resource: &K,
+    nodes: &Nodes,
+    references: &References,
+) -> bool {
+    let meta = resource.meta();
+    let (uid, generation) = (
+        meta.uid.as_deref().unwrap_or_default(),
+        meta.generation.unwrap_or_default(),
+    );
+    let placement = placement(nodes.clone(), references);
+    placement.is_some_and(|placement| !engine.shared.parts.nodes.holds(key, uid, generation, placement))
+}
+
+/// What is planned for nodes, with what they need to reach the data; nothing where they keep what they have.
+fn placement(nodes: Nodes, references: &References) -> Option<Placement> {
+    let Nodes::Exactly(parts) = nodes else { return None };
+    let with_credential = |(node, part): (String, NodePart)| {
+        let secret = part.credential.as_ref();
+        let secret = secret.and_then(|secret| references.get(secret.kind, &secret.name));
+        let credential = secret.map(credential);
+        (node, (part, credential))
+    };
+    Some(parts.into_iter().map(with_credential).collect())
 }
 
 /// Whether everything that we drive and this depends on was listed since this process leads: what a standby knows may be

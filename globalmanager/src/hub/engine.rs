@@ -7,38 +7,19 @@ use skerry_edge::{Credential, Object, ObjectKey, Report, ReportPayload};
 use skerry_workloads::{NodePart, ObjectKind, Payload};
 
 use super::{Answers, Hub, Part, Reported, Reports};
-use crate::engine::{self, Engine, NodeParts, NodeReport, ResourceKey, Start, Taken};
+use crate::engine::{self, Engine, NodeParts, NodeReport, Placement, ResourceKey, Start, Taken};
 
 impl NodeParts for Hub {
-    fn set(
-        &self,
-        owner: &ResourceKey,
-        uid: &str,
-        generation: i64,
-        parts: BTreeMap<String, (NodePart, Option<engine::Credential>)>,
-    ) {
+    fn set(&self, owner: &ResourceKey, uid: &str, generation: i64, placement: Placement) {
         let key = object_key(owner);
-        let part = |(part, credential): (NodePart, Option<engine::Credential>)| Part {
-            object: Object {
-                key: key.clone(),
-                uid: uid.to_owned(),
-                generation,
-                body: part.body.into(),
-            },
-            credentials: credential
-                .map(|engine::Credential { secret, fields }| Credential {
-                    owner: key.clone(),
-                    uid: uid.to_owned(),
-                    secret,
-                    fields,
-                })
-                .into_iter()
-                .collect(),
-        };
-        self.set(
-            &key,
-            parts.into_iter().map(|(node, parts)| (node, part(parts))).collect(),
-        );
+        let parts = parts(&key, uid, generation, placement);
+        self.set(&key, parts);
+    }
+
+    fn holds(&self, owner: &ResourceKey, uid: &str, generation: i64, placement: Placement) -> bool {
+        let key = object_key(owner);
+        let parts = parts(&key, uid, generation, placement);
+        self.holds(&key, parts)
     }
 
     fn owner_gone(&self, owner: &ResourceKey) {
@@ -57,6 +38,29 @@ impl NodeParts for Hub {
     fn kind_unknown(&self, kind: ObjectKind) {
         self.kind_unknown(&kind.kind.to_lowercase());
     }
+}
+
+/// What nodes hold of an object of this key.
+fn parts(key: &ObjectKey, uid: &str, generation: i64, placement: Placement) -> BTreeMap<String, Part> {
+    let credential = |engine::Credential { secret, fields }| Credential {
+        owner: key.clone(),
+        uid: uid.to_owned(),
+        secret,
+        fields,
+    };
+    let part = |(part, needed): (NodePart, Option<engine::Credential>)| Part {
+        object: Object {
+            key: key.clone(),
+            uid: uid.to_owned(),
+            generation,
+            body: part.body.into(),
+        },
+        credentials: needed.map(credential).into_iter().collect(),
+    };
+    placement
+        .into_iter()
+        .map(|(node, placed)| (node, part(placed)))
+        .collect()
 }
 
 fn object_key(ResourceKey { kind, namespace, name }: &ResourceKey) -> ObjectKey {

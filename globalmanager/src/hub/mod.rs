@@ -261,17 +261,7 @@ impl Hub {
 
     /// What `owner` places on nodes, whole: a node that is not named holds nothing of it.
     pub fn set(&self, owner: &ObjectKey, parts: BTreeMap<String, Part>) {
-        let items = |Part { object, credentials }: Part| -> Vec<_> {
-            credentials
-                .into_iter()
-                .map(Item::Credential)
-                .chain([Item::Object(object)])
-                .collect()
-        };
-        let parts: BTreeMap<_, _> = parts
-            .into_iter()
-            .map(|(node, part)| (node.into(), items(part)))
-            .collect();
+        let parts = items(parts);
         if let Some(error) = parts.values().flatten().find_map(|item| item.check().err()) {
             // As for an owner that cannot be planned: its nodes keep what they have.
             self.shared.counters.oversize.fetch_add(1, Relaxed);
@@ -287,6 +277,12 @@ impl Hub {
             }
             placements.set(now, owner, parts, &full)
         });
+    }
+
+    /// Whether this is what `owner` places on nodes, whole, as it was set last.
+    pub fn holds(&self, owner: &ObjectKey, parts: BTreeMap<String, Part>) -> bool {
+        let parts = items(parts);
+        self.shared.state.lock().placements.holds(owner, &parts)
     }
 
     /// `owner` is not there. That counts once a list of its kind has been seen in this term; until then it may be that it
@@ -320,6 +316,16 @@ impl Hub {
             }
         }
     }
+}
+
+/// What each node holds of these parts.
+fn items(parts: BTreeMap<String, Part>) -> BTreeMap<NodeName, Vec<Item>> {
+    let items = |Part { object, credentials }: Part| {
+        let credentials = credentials.into_iter().map(Item::Credential);
+        credentials.chain([Item::Object(object)]).collect()
+    };
+    let parts = parts.into_iter();
+    parts.map(|(node, part)| (node.into(), items(part))).collect()
 }
 
 /// A listener whose connections send at once.

@@ -118,6 +118,16 @@ impl Placements {
         parts.iter().filter(full).map(|(name, _)| name.clone()).collect()
     }
 
+    /// Whether this is what `owner` places on nodes, whole, and no node holds anything else of it.
+    pub(super) fn holds(&self, owner: &ObjectKey, parts: &BTreeMap<NodeName, Vec<Item>>) -> bool {
+        let on_node = |(name, items): (&NodeName, &Vec<Item>)| {
+            let node = self.nodes.get(name);
+            node.is_some_and(|node| node.objects.holds(owner, items))
+        };
+        let planned = matches!(self.owners.get(owner), Some(Owner::Planned(nodes)) if nodes.iter().eq(parts.keys()));
+        planned && !self.strays.contains_key(owner) && parts.iter().all(on_node)
+    }
+
     /// What `owner` places on nodes, whole, but for those that are `full`: they keep what they have of it. The nodes for which
     /// that changes something.
     pub(super) fn set(

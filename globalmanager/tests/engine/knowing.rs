@@ -1,6 +1,6 @@
 //! What the engine knows, and what it tells of it: terms, lists that fail, what nodes hold and report.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -13,7 +13,7 @@ use skerry_sandbox::api::{Fault, FaultHandle, Match, Verb};
 use skerry_workloads::Payload;
 use tokio::time::sleep;
 
-use crate::world::{GADGET, Gadget, MANAGER, Told, World, gadget};
+use crate::world::{GADGET, Gadget, Held, MANAGER, Told, World, gadget};
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_writes_nothing_and_takes_over_all_of_it() {
@@ -39,10 +39,10 @@ async fn nodes_hold_a_resource_until_it_is_gone() {
         namespace: "default".into(),
         name: "a".into(),
     };
-    assert_eq!(world.held.0.lock()[&key]["edge-1"], json!({"port": 80}));
+    assert_eq!(world.held.parts.lock()[&key]["edge-1"], json!({"port": 80}));
     world.gadgets().delete("a", &DeleteParams::default()).await.unwrap();
     world.settle().await;
-    assert!(!world.held.0.lock().contains_key(&key));
+    assert!(!world.held.parts.lock().contains_key(&key));
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,9 +59,46 @@ async fn nodes_are_told_of_edits_while_the_api_server_holds_up_a_pass() {
         let how = PatchParams::default();
         world.gadgets().patch("a", &how, &Patch::Merge(edit)).await.unwrap();
         sleep(Duration::from_secs(1)).await;
-        let held: Vec<_> = world.held.0.lock().values().cloned().collect();
+        let held: Vec<_> = world.held.parts.lock().values().cloned().collect();
         assert_eq!(held, [[("edge-1".to_owned(), json!({"port": port}))].into()]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_told_what_they_hold_once_in_a_term_until_it_is_something_else_or_there_is_room() {
+    let world = World::start().await;
+    let Held { sets, full, parts, .. } = world.held.as_ref();
+    let told = || sets.swap(0, Relaxed);
+    world.create("a", gadget(80)).await;
+    assert!(told() > 0);
+    let delete_child = async || {
+        let passes = world.passes();
+        world.services().delete("a", &DeleteParams::default()).await.unwrap();
+        world.settle().await;
+        assert!(world.passes() > passes);
+    };
+    delete_child().await;
+    assert_eq!(told(), 0, "it holds that already");
+    let edit = async |port| {
+        let edit = json!({"spec": {"port": port}});
+        let how = PatchParams::default();
+        world.gadgets().patch("a", &how, &Patch::Merge(edit)).await.unwrap();
+        world.settle().await;
+    };
+    edit(81).await;
+    assert_eq!(told(), 1);
+    full.store(true, Relaxed);
+    edit(82).await;
+    assert!(told() > 0);
+    full.store(false, Relaxed);
+    delete_child().await;
+    assert_eq!(told(), 1, "there is room for it now");
+    world.leads.send(false).unwrap();
+    // The hub forgets what it was told in a term before.
+    parts.lock().clear();
+    world.leads.send(true).unwrap();
+    world.settle().await;
+    assert!(told() > 0, "who knows what was told by whoever led before");
 }
 
 /// The manager's lists of `resource`, which fail.
@@ -132,10 +169,10 @@ async fn a_term_begins_with_a_list_of_its_own() {
     world.leads.send_replace(true);
     world.settle().await;
     assert!(world.told().iter().all(|told| *told == Told::Unknown));
-    assert!(world.held.0.lock().is_empty(), "what a standby knows is not placed");
+    assert!(world.held.parts.lock().is_empty(), "what a standby knows is not placed");
     lists.remove();
     world.settle().await;
-    assert_eq!(world.held.0.lock().len(), 2);
+    assert_eq!(world.held.parts.lock().len(), 2);
     assert_eq!(world.told(), [Told::Listed(vec!["a".into(), "b".into()])]);
 }
 

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -14,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use skerry_globalmanager::{
-    engine::{Credential, Engine, Kinds, NodeParts, Pace, Parts, ResourceKey},
+    engine::{Engine, Kinds, NodeParts, Pace, Parts, Placement, ResourceKey},
     metrics::Metrics,
 };
 use skerry_sandbox::ApiServer;
@@ -161,10 +164,21 @@ impl Kind for Gadget {
 
 /// What the hub would hold.
 #[derive(Default)]
-pub(crate) struct Held(
-    pub(crate) Mutex<BTreeMap<ResourceKey, BTreeMap<String, Value>>>,
-    Mutex<Vec<Told>>,
-);
+pub(crate) struct Held {
+    pub(crate) parts: Mutex<BTreeMap<ResourceKey, BTreeMap<String, Value>>>,
+    told: Mutex<Vec<Told>>,
+    /// How often it was told what a resource places.
+    pub(crate) sets: AtomicUsize,
+    /// Whether its nodes have no room for more, and keep what they have.
+    pub(crate) full: AtomicBool,
+}
+
+fn bodies(placement: Placement) -> BTreeMap<String, Value> {
+    placement
+        .into_iter()
+        .map(|(node, (part, _))| (node, part.body))
+        .collect()
+}
 
 /// What the hub is told of the kind as a whole, and of what is not there.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,23 +189,29 @@ pub(crate) enum Told {
 }
 
 impl NodeParts for Held {
-    fn set(&self, owner: &ResourceKey, _: &str, _: i64, parts: BTreeMap<String, (NodePart, Option<Credential>)>) {
-        let parts = parts.into_iter().map(|(node, (part, _))| (node, part.body)).collect();
-        self.0.lock().insert(owner.clone(), parts);
+    fn set(&self, owner: &ResourceKey, _: &str, _: i64, placement: Placement) {
+        self.sets.fetch_add(1, Relaxed);
+        if !self.full.load(Relaxed) {
+            self.parts.lock().insert(owner.clone(), bodies(placement));
+        }
+    }
+
+    fn holds(&self, owner: &ResourceKey, _: &str, _: i64, placement: Placement) -> bool {
+        self.parts.lock().get(owner) == Some(&bodies(placement))
     }
 
     fn owner_gone(&self, owner: &ResourceKey) {
-        self.0.lock().remove(owner);
-        self.1.lock().push(Told::Gone(owner.name.clone()));
+        self.parts.lock().remove(owner);
+        self.told.lock().push(Told::Gone(owner.name.clone()));
     }
 
     fn kind_listed(&self, _: ObjectKind, owners: Vec<(String, String)>) {
         let names = owners.into_iter().map(|(_, name)| name).collect();
-        self.1.lock().push(Told::Listed(names));
+        self.told.lock().push(Told::Listed(names));
     }
 
     fn kind_unknown(&self, _: ObjectKind) {
-        self.1.lock().push(Told::Unknown);
+        self.told.lock().push(Told::Unknown);
     }
 }
 
@@ -314,7 +334,7 @@ impl World {
 
     /// What the hub was told since this was last asked.
     pub(crate) fn told(&self) -> Vec<Told> {
-        std::mem::take(&mut *self.held.1.lock())
+        std::mem::take(&mut *self.held.told.lock())
     }
 
     pub(crate) async fn status(&self, name: &str) -> GadgetStatus {

@@ -63,3 +63,26 @@ fn nothing_is_placed_on_a_node_beyond_what_one_may_hold() {
     assert_eq!((assigned(&hub, "a"), assigned(&hub, "b")), (limits::MAX_ITEMS, 2));
     assert_eq!(hub.snapshot().oversize, 2);
 }
+
+#[test]
+fn what_is_placed_is_held_until_it_is_something_else_elsewhere_or_more_than_there_is_room_for() {
+    let hub = Hub::default();
+    let holds = |parts| hub.holds(&key("d"), parts);
+    assert!(!holds(on(&[], "d", 1, 0)), "nobody has said where it belongs");
+    hub.set(&key("d"), on(&["a", "b"], "d", 1, 1));
+    assert!(holds(on(&["a", "b"], "d", 1, 1)));
+    for other in [
+        on(&["a", "b"], "d", 2, 1),
+        on(&["a", "b"], "d", 1, 0),
+        on(&["a", "b"], "d", 1, 2),
+        on(&["a"], "d", 1, 1),
+        on(&["a", "c"], "d", 1, 1),
+    ] {
+        assert!(!holds(other.clone()), "{other:?}");
+    }
+    hub.set(&key("d"), on(&[], "d", 1, 0));
+    assert!(holds(on(&[], "d", 1, 0)), "it belongs nowhere");
+    hub.set(&key("many"), on(&["a"], "many", 1, limits::MAX_ITEMS - 1));
+    hub.set(&key("d"), on(&["a"], "d", 1, 0));
+    assert!(!holds(on(&["a"], "d", 1, 0)));
+}
