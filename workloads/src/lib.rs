@@ -32,7 +32,7 @@ pub mod settings;
 mod testing;
 
 pub use kind::Kind;
-pub use observed::{Live, Lookup, ObjectKind, Observed, Reference, References};
+pub use observed::{KindNames, Live, Lookup, ObjectKind, Observed, Reference, References};
 pub use offline::{OfflineError, offline};
 pub use plan::{Applied, Child, Children, Event, EventType, Failure, Finding, Impact, Make, NodePart, Nodes, Plan};
 pub use report::{Payload, REPORTED_UP_TO, Refusal, Report, StatusChange, WorkerMessage};

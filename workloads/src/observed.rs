@@ -1,14 +1,18 @@
 //! What was observed: the plain data that a decision is made from.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, ops::Deref};
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A kind of Kubernetes object, as the API server names it.
+/// A kind of Kubernetes object. No larger than a pointer: whoever keeps objects by the thousand keeps many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct ObjectKind {
+pub struct ObjectKind(&'static KindNames);
+
+/// How the API server names a kind.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct KindNames {
     /// API group; empty for the core group.
     pub group: &'static str,
     /// Version within the group.
@@ -19,44 +23,52 @@ pub struct ObjectKind {
     pub plural: &'static str,
 }
 
+impl Deref for ObjectKind {
+    type Target = KindNames;
+
+    fn deref(&self) -> &KindNames {
+        self.0
+    }
+}
+
 impl ObjectKind {
     /// `apps/v1` Deployment.
-    pub const DEPLOYMENT: Self = Self::new("apps", "v1", "Deployment", "deployments");
+    pub const DEPLOYMENT: Self = Self(&KindNames::new("apps", "v1", "Deployment", "deployments"));
     /// `v1` Service.
-    pub const SERVICE: Self = Self::new("", "v1", "Service", "services");
+    pub const SERVICE: Self = Self(&KindNames::new("", "v1", "Service", "services"));
     /// `v1` Pod.
-    pub const POD: Self = Self::new("", "v1", "Pod", "pods");
+    pub const POD: Self = Self(&KindNames::new("", "v1", "Pod", "pods"));
     /// `v1` Secret.
-    pub const SECRET: Self = Self::new("", "v1", "Secret", "secrets");
+    pub const SECRET: Self = Self(&KindNames::new("", "v1", "Secret", "secrets"));
     /// `autoscaling/v2` `HorizontalPodAutoscaler`.
-    pub const AUTOSCALER: Self = Self::new(
+    pub const AUTOSCALER: Self = Self(&KindNames::new(
         "autoscaling",
         "v2",
         "HorizontalPodAutoscaler",
         "horizontalpodautoscalers",
-    );
+    ));
     /// `sedna.io/v1alpha1` Model.
-    pub const MODEL: Self = Self::new("sedna.io", "v1alpha1", "Model", "models");
+    pub const MODEL: Self = Self(&KindNames::new("sedna.io", "v1alpha1", "Model", "models"));
     /// `sedna.io/v1alpha1` Dataset.
-    pub const DATASET: Self = Self::new("sedna.io", "v1alpha1", "Dataset", "datasets");
+    pub const DATASET: Self = Self(&KindNames::new("sedna.io", "v1alpha1", "Dataset", "datasets"));
     /// `sedna.io/v1alpha1` `JointInferenceService`.
-    pub const JOINT_INFERENCE_SERVICE: Self = Self::new(
+    pub const JOINT_INFERENCE_SERVICE: Self = Self(&KindNames::new(
         "sedna.io",
         "v1alpha1",
         "JointInferenceService",
         "jointinferenceservices",
-    );
+    ));
     /// `sedna.io/v1alpha1` `FederatedLearningJob`.
-    pub const FEDERATED_LEARNING_JOB: Self =
-        Self::new("sedna.io", "v1alpha1", "FederatedLearningJob", "federatedlearningjobs");
+    pub const FEDERATED_LEARNING_JOB: Self = Self(&KindNames::new(
+        "sedna.io",
+        "v1alpha1",
+        "FederatedLearningJob",
+        "federatedlearningjobs",
+    ));
 
-    const fn new(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Self {
-        Self {
-            group,
-            version,
-            kind,
-            plural,
-        }
+    /// A kind of these names.
+    pub const fn new(names: &'static KindNames) -> Self {
+        Self(names)
     }
 
     /// `group/version`, or the version alone for the core group.
@@ -65,6 +77,17 @@ impl ObjectKind {
             self.version.to_owned()
         } else {
             format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+impl KindNames {
+    const fn new(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Self {
+        Self {
+            group,
+            version,
+            kind,
+            plural,
         }
     }
 }

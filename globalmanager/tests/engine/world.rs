@@ -22,8 +22,8 @@ use skerry_globalmanager::{
 };
 use skerry_sandbox::ApiServer;
 use skerry_workloads::{
-    Applied, Child, Children, Event, EventType, Kind, Make, NodePart, Nodes, ObjectKind, Observed, Payload, Plan,
-    REPORTED_UP_TO, Reference, References, Refusal, Report, Settings, StatusChange,
+    Applied, Child, Children, Event, EventType, Kind, KindNames, Make, NodePart, Nodes, ObjectKind, Observed, Payload,
+    Plan, REPORTED_UP_TO, Reference, References, Refusal, Report, Settings, StatusChange,
 };
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -57,12 +57,12 @@ pub(crate) struct GadgetStatus {
     pub(crate) samples: Option<u64>,
 }
 
-pub(crate) const GADGET: ObjectKind = ObjectKind {
+pub(crate) const GADGET: ObjectKind = ObjectKind::new(&KindNames {
     group: "sedna.io",
     version: "v1alpha1",
     kind: "Gadget",
     plural: "gadgets",
-};
+});
 
 impl Gadget {
     fn child(&self, kind: ObjectKind, name: &str, spec: &Value) -> Value {

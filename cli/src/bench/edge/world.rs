@@ -8,7 +8,6 @@ use k8s_openapi::{
 use kube::{Api, api::DeleteParams, runtime::wait::delete::delete_and_finalize};
 use serde_json::{Map, Value};
 use skerry_globalmanager::run::LEASE;
-use skerry_workloads::ObjectKind;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -175,8 +174,8 @@ impl World {
     pub(super) async fn make_kind_again(&self, kind: Kind) -> Result<(), Failure> {
         let client = self.plane.client.clone();
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-        let ObjectKind { group, plural, .. } = kind.object_kind();
-        let name = format!("{plural}.{group}");
+        let kind = kind.object_kind();
+        let name = format!("{}.{}", kind.plural, kind.group);
         delete_and_finalize(definitions, &name, &DeleteParams::background())
             .await
             .map_err(|error| Failure::new(format!("{name} is not gone: {error}"), "see its status"))?;
