@@ -144,8 +144,10 @@ impl Bench<'_> {
                 resource_version: None,
             })
         };
-        let children = before.iter().map(|(key, child)| (key.clone(), this(&child.uid)));
-        self.delete(children).await?;
+        // Not what Kubernetes makes of them: a ReplicaSet would make its pods again until it goes itself.
+        let children = before.iter().filter(|(_, child)| Families::ours(&child.owner.0));
+        self.delete(children.map(|(key, child)| (key.clone(), this(&child.uid))))
+            .await?;
         self.watched
             .until("all children made again", PATIENCE, |seen| {
                 let new = seen
