@@ -64,8 +64,8 @@ pub(crate) struct Args {
     /// How many jobs the first round has; the second has twice as many
     #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=20_000))]
     jobs: u32,
-    /// How many rounds: the first load and twice as much in turn, of which the means are compared. With an odd number, what
-    /// becomes slower meanwhile, as machines do that are shared, is not taken for what grows
+    /// How many rounds: the first load, twice as much, the first load, and so on from the beginning, of which the means are
+    /// compared. With three, six or nine, what becomes slower meanwhile, as machines do that are shared, is not taken for what grows
     #[arg(long, value_name = "R", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=9))]
     rounds: u32,
     /// Write the children with the bench itself, with no manager beside, and measure nothing else: what the control plane
@@ -130,14 +130,14 @@ async fn rounds(planes: &[Plane], args: &Args) -> Result<Vec<Round>, Failure> {
     let turns = turns(args.rounds, planes.len());
     let side_by_side = planes.iter().zip(turns).map(async |(plane, turns)| {
         let mut taken = Vec::new();
-        for Turn { index, twice } in turns {
-            let (size, namespaces) = if twice {
+        for turn in turns {
+            let (size, namespaces) = if turn.twice {
                 (size.doubled(), 2 * NAMESPACES)
             } else {
                 (size, NAMESPACES)
             };
-            let round = round(plane, index + 1, size, namespaces, args.unmanaged).await?;
-            taken.push((index, round.repeated(index / 2).beside(planes.len() - 1)));
+            let round = round(plane, turn.index + 1, size, namespaces, args.unmanaged).await?;
+            taken.push((turn.index, round.repeated(turn.earlier).beside(planes.len() - 1)));
         }
         Ok::<_, Failure>(taken)
     });
@@ -157,17 +157,22 @@ struct Turn {
     index: u32,
     /// Whether its load is twice the first.
     twice: bool,
+    /// How many rounds have that load before.
+    earlier: u32,
 }
 
-/// Which of so many rounds each control plane has. The loads take turns, and so do the control planes: two have a load each.
+/// Which of so many rounds each control plane has. One in three has twice the load, which takes twice as long. So where two have
+/// a load each, both are busy for about as long, and neither is measured while the other is idle.
 fn turns(rounds: u32, planes: usize) -> Vec<Vec<Turn>> {
-    let of = |first| {
-        let own = (0..rounds).skip(first).step_by(planes);
-        own.map(|index| Turn {
-            index,
-            twice: index % 2 == 1,
-        })
-        .collect()
+    let turn = |index| {
+        let twice = index % 3 == 1;
+        let earlier_twice = (index + 1) / 3;
+        let earlier = if twice { earlier_twice } else { index - earlier_twice };
+        Turn { index, twice, earlier }
+    };
+    let of = |plane| {
+        let all = (0..rounds).map(turn);
+        all.filter(|turn| usize::from(turn.twice) % planes == plane).collect()
     };
     (0..planes).map(of).collect()
 }
@@ -321,17 +326,23 @@ impl Bench<'_> {
 mod tests {
     use super::*;
 
+    fn turn((index, twice, earlier): (u32, bool, u32)) -> Turn {
+        Turn { index, twice, earlier }
+    }
+
     #[test]
-    fn one_control_plane_has_both_loads_in_turn() {
-        let turns = turns(3, 1);
-        let loads = [(0, false), (1, true), (2, false)];
-        assert_eq!(turns, [loads.map(|(index, twice)| Turn { index, twice })]);
+    fn one_control_plane_has_twice_the_load_between_the_load_itself() {
+        let loads = [(0, false, 0), (1, true, 0), (2, false, 1), (3, false, 2), (4, true, 1)];
+        assert_eq!(turns(5, 1), [loads.map(turn)]);
     }
 
     #[test]
     fn of_two_control_planes_the_other_has_all_rounds_with_twice_the_load() {
-        let [first, other]: [Vec<Turn>; 2] = turns(5, 2).try_into().unwrap();
-        assert_eq!(first, [0, 2, 4].map(|index| Turn { index, twice: false }));
-        assert_eq!(other, [1, 3].map(|index| Turn { index, twice: true }));
+        let [first, other]: [Vec<Turn>; 2] = turns(6, 2).try_into().unwrap();
+        assert_eq!(
+            first,
+            [(0, false, 0), (2, false, 1), (3, false, 2), (5, false, 3)].map(turn)
+        );
+        assert_eq!(other, [(1, true, 0), (4, true, 1)].map(turn));
     }
 }
