@@ -14,7 +14,7 @@ use super::{control_plane::Bench, place::refused};
 use crate::failure::Failure;
 
 /// Resources whose children are written at once: as many as the manager has passes.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 24;
 
 impl Bench<'_> {
     /// Declares everything, writes what follows from it as a manager would that need neither watch nor look nor tell, and

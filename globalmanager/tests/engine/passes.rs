@@ -37,7 +37,7 @@ async fn creation_costs_one_write_per_child_and_one_for_the_status_and_rest_cost
 }
 
 /// The most passes at once.
-const PASSES_AT_ONCE: usize = 16;
+const PASSES_AT_ONCE: usize = 24;
 /// Where children of others are still to be made, one turn in so many is for what is told.
 const TURNS_PER_TOLD: usize = 16;
 
@@ -121,7 +121,7 @@ async fn what_is_told_waits_for_children_of_what_is_declared_meanwhile_but_moves
     let world = World::stopped().await;
     let late = Duration::from_millis(10);
     delay_children(&world, late);
-    let first = declare(&world, "first", 40).await;
+    let first = declare(&world, "first", 80).await;
     let mark = world.api.requests().mark();
     world.run();
     // Some have all of theirs by now.
