@@ -7,14 +7,12 @@ use kube::{
     core::DynamicObject,
 };
 use skerry_crds::names;
+use skerry_globalmanager::engine::PASSES_AT_ONCE;
 use skerry_workloads::Make;
 use tokio::time::Instant;
 
 use super::{control_plane::Bench, place::refused};
 use crate::failure::Failure;
-
-/// Resources whose children are written at once: as many as the manager has passes.
-const AT_ONCE: usize = 24;
 
 impl Bench<'_> {
     /// Declares everything, writes what follows from it as a manager would that need neither watch nor look nor tell, and
@@ -25,7 +23,7 @@ impl Bench<'_> {
         let owners = self.declare_all().await?;
         stream::iter(owners)
             .map(|owner| self.write_children(owner))
-            .buffer_unordered(AT_ONCE)
+            .buffer_unordered(PASSES_AT_ONCE)
             .try_collect::<()>()
             .await?;
         self.present("unmanaged_children_present_seconds", begun).await?;

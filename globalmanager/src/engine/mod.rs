@@ -57,9 +57,10 @@ use crate::metrics::Metrics;
 
 /// A pass that takes longer is ended and tried again: the client has no read time-out of its own.
 const PASS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Passes at once: enough to hide the API server's latency, few enough not to storm it. Each has a request under way at most. A
-/// busy API server has about twenty of Kubernetes' controllers, and serves all alike: with fewer, children come late.
-const PASSES_AT_ONCE: usize = 24;
+/// Passes at once: enough to hide the API server's latency, few enough not to storm it. Each has one request under way at most. A
+/// busy API server has about twenty of Kubernetes' controllers, and serves all alike: with fewer, these do more before the
+/// children are there. More would take memory.
+pub const PASSES_AT_ONCE: usize = 24;
 
 /// A resource: kind, namespace, name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,6 +8,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
+use skerry_globalmanager::engine::PASSES_AT_ONCE;
 use skerry_sandbox::api::{Fault, Match};
 use tokio::time::sleep;
 
@@ -36,8 +37,6 @@ async fn creation_costs_one_write_per_child_and_one_for_the_status_and_rest_cost
     assert_eq!(world.writes_since(mark), Vec::<String>::new());
 }
 
-/// The most passes at once.
-const PASSES_AT_ONCE: usize = 24;
 /// Where children of others are still to be made, one turn in so many is for what is told.
 const TURNS_PER_TOLD: usize = 16;
 
