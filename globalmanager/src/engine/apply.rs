@@ -4,10 +4,13 @@
 //! cache may be older than an orphan deletion, and what was orphaned must stay so; it may be older than a job's end, and
 //! what has ended must not begin again.
 
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    core::{DynamicObject, PartialObjectMeta},
+    core::DynamicObject,
 };
 use serde_json::{Value, json};
 use skerry_crds::names;
@@ -16,9 +19,14 @@ use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, Obje
 use super::{
     Engine, ResourceKey, cache, ownership,
     pass::{Error, at},
-    same, trim,
+    same,
+    second_look::{Outdated, second_look},
+    trim,
     watches::api_resource,
 };
+
+/// How many children of a resource are looked up at once. Most resources have no more, and a job of hundreds does not ask for all.
+const LOOKED_UP_AT_ONCE: usize = 4;
 
 /// What came of a plan.
 pub(crate) enum Outcome {
@@ -37,15 +45,6 @@ pub(crate) struct Done {
     pub(crate) applied: Applied,
     /// Whether anything was written.
     pub(crate) wrote: bool,
-}
-
-/// What the second look showed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outdated {
-    /// The owner is gone or on its way out.
-    OwnerGone,
-    /// The owner is not any more what the plan was made from; a watch will tell.
-    OwnerNewer,
 }
 
 /// Carries out the children of `plan`.
@@ -69,6 +68,7 @@ pub(crate) async fn apply<K: Kind>(
         key,
         resource,
         uid,
+        looked_up: BTreeMap::new(),
         done: Done::default(),
     };
     let addresses = &engine.shared.addresses;
@@ -83,10 +83,14 @@ pub(crate) async fn apply<K: Kind>(
     };
     let strays = strays(K::KIND, children, &live);
     let some_absent = children.iter().any(absent);
-    if (!strays.is_empty() || some_absent)
-        && let Some(outdated) = work.second_look().await?
-    {
-        return Ok(Outcome::Outdated(outdated));
+    if !strays.is_empty() || some_absent {
+        // At the first child that asks for an address it may end.
+        let last = children.iter().position(asks).unwrap_or(children.len());
+        let up_to = children.iter().take(last.saturating_add(1));
+        let to_make: Vec<_> = up_to.filter(|child| absent(child)).collect();
+        if let Some(outdated) = work.look(&to_make).await? {
+            return Ok(Outcome::Outdated(outdated));
+        }
     }
     let more_to_make = children.iter().any(|child| absent(child) && !asks(child));
     for child in children {
@@ -130,10 +134,26 @@ struct Work<'a, K> {
     key: &'a ResourceKey,
     resource: &'a K,
     uid: &'a str,
+    /// What there is under the names of children that were looked up and not made yet.
+    looked_up: BTreeMap<Reference, Option<Value>>,
     done: Done,
 }
 
 impl<K: Kind> Work<'_, K> {
+    /// Takes the second look at the owner, and looks up these children meanwhile: each waits behind what others ask of the API
+    /// server.
+    async fn look(&mut self, children: &[&Child]) -> Result<Option<Outdated>, Error> {
+        let work = &*self;
+        let look_ups: Vec<_> = children.iter().map(|child| work.look_up(child)).collect();
+        let look_ups = stream::iter(look_ups)
+            .buffered(LOOKED_UP_AT_ONCE)
+            .try_collect::<Vec<_>>();
+        let owner = second_look(work.engine, work.key, work.resource);
+        let (outdated, found) = tokio::try_join!(owner, look_ups)?;
+        self.looked_up = children.iter().map(|child| reference(child)).zip(found).collect();
+        Ok(outdated)
+    }
+
     async fn make(&mut self, child: &Child, mine: Option<&Live>) -> Result<(), Error> {
         match (&child.make, mine) {
             (Make::Keep, _) | (Make::Create(_), Some(_)) => Ok(()),
@@ -166,14 +186,11 @@ impl<K: Kind> Work<'_, K> {
 
     /// Is the child's name free or our own?
     async fn may_make(&mut self, child: &Child) -> Result<bool, Error> {
-        self.watch_name(child);
-        let found = self
-            .api(child.kind)
-            .get_opt(&child.name)
-            .await
-            .map_err(at(format!("looking at {}", title(child))))?;
+        let found = match self.looked_up.remove(&reference(child)) {
+            Some(found) => found,
+            None => self.look_up(child).await?,
+        };
         let Some(found) = found else { return Ok(true) };
-        let found = trim::trim(child.kind, found);
         self.engine.learn(child.kind, &found, false);
         let terminating = found.pointer("/metadata/deletionTimestamp").is_some();
         let ours = match cache::controller_of(&found) {
@@ -208,30 +225,13 @@ impl<K: Kind> Work<'_, K> {
         }
     }
 
-    /// Has the resource looked at again when whatever may hold the child's name goes: an object that has nothing else to
+    /// What there is under the child's name. The resource is looked at again when that goes, though it may have nothing else to
     /// do with the resource.
-    fn watch_name(&self, child: &Child) {
-        let reference = Reference::new(child.kind, &child.name);
-        self.engine.shared.named.lock().also(self.key, reference);
-    }
-
-    /// Looks at the owner itself: what the plan was made from may be older.
-    async fn second_look(&self) -> Result<Option<Outdated>, Error> {
-        let api: Api<PartialObjectMeta<K>> =
-            Api::namespaced(self.engine.shared.parts.client.clone(), &self.key.namespace);
-        let planned = self.resource.meta();
-        let found = api
-            .get_opt(planned.name.as_deref().unwrap_or_default())
-            .await
-            .map_err(at("taking a second look at the owner"))?;
-        Ok(match found.map(|owner| owner.metadata) {
-            None => Some(Outdated::OwnerGone),
-            Some(owner) if owner.uid.as_deref() != Some(self.uid) || owner.deletion_timestamp.is_some() => {
-                Some(Outdated::OwnerGone)
-            }
-            Some(owner) if owner.resource_version != planned.resource_version => Some(Outdated::OwnerNewer),
-            Some(_) => None,
-        })
+    async fn look_up(&self, child: &Child) -> Result<Option<Value>, Error> {
+        self.engine.shared.named.lock().also(self.key, reference(child));
+        let found = self.api(child.kind).get_opt(&child.name).await;
+        let found = found.map_err(at(format!("looking at {}", title(child))))?;
+        Ok(found.map(|found| trim::trim(child.kind, found)))
     }
 
     /// An object of the child's name, now that it was looked up.
@@ -378,6 +378,10 @@ impl<K: Kind> Work<'_, K> {
 /// Whether the API server takes no such object.
 fn is_invalid(sent: &Result<DynamicObject, kube::Error>) -> bool {
     matches!(sent, Err(kube::Error::Api(status)) if status.code == 422)
+}
+
+fn reference(child: &Child) -> Reference {
+    Reference::new(child.kind, &child.name)
 }
 
 fn title(child: &Child) -> String {

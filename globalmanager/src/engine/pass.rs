@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 use super::{
     Engine, ResourceKey,
-    apply::{self, Outcome, Outdated},
+    apply::{self, Outcome},
     cache, placing,
     queue::Ended,
     references,
+    second_look::Outdated,
     status::{self, News, Told},
 };
 

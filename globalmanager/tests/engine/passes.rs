@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::json;
 use skerry_globalmanager::engine::PASSES_AT_ONCE;
-use skerry_sandbox::api::{Fault, Match};
+use skerry_sandbox::api::{Fault, Match, Verb};
 use tokio::time::sleep;
 
 use crate::world::{Gadget, GadgetSpec, MANAGER, World, gadget};
@@ -323,6 +323,28 @@ async fn a_deleted_child_is_made_again() {
     world.services().delete("a", &DeleteParams::default()).await.unwrap();
     world.settle().await;
     assert!(world.services().get_opt("a").await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_is_looked_at_together_with_the_names_of_children_that_are_gone() {
+    let world = World::start().await;
+    let with_pod = GadgetSpec {
+        pod: true,
+        ..gadget(80)
+    };
+    world.create("a", with_pod).await;
+    let late = Duration::from_millis(10);
+    let looks = Match::any().user(MANAGER).verb(Verb::Get);
+    world.api.faults().inject(looks, Fault::Latency(late));
+    let (services, pods, how) = (world.services(), world.pods(), DeleteParams::default());
+    let (service, pod) = tokio::join!(services.delete("a", &how), pods.delete("a", &how));
+    service.unwrap();
+    pod.unwrap();
+    let mark = world.api.requests().mark();
+    sleep(late * 2 - Duration::from_millis(1)).await;
+    let writes = world.writes_since(mark);
+    let children = ["patch services  a", "create pods  a"].map(str::to_owned);
+    assert!(writes.starts_with(&children), "{writes:?}");
 }
 
 #[tokio::test(start_paused = true)]
