@@ -341,7 +341,7 @@ async fn an_owner_is_looked_at_together_with_the_names_of_children_that_are_gone
     service.unwrap();
     pod.unwrap();
     let mark = world.api.requests().mark();
-    sleep(late * 2 - Duration::from_millis(1)).await;
+    sleep(late + late / 2).await;
     let writes = world.writes_since(mark);
     let children = ["patch services  a", "create pods  a"].map(str::to_owned);
     assert!(writes.starts_with(&children), "{writes:?}");
