@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::future::try_join_all;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -25,7 +25,8 @@ use super::{
     watches::api_resource,
 };
 
-/// How many children of a resource are looked up at once. Most resources have no more, and a job of hundreds does not ask for all.
+/// How many children of a resource are looked up together with its owner. Most resources have no more; those of a job of hundreds
+/// are looked up one by one after these, so that no look is old when the first is made.
 const LOOKED_UP_AT_ONCE: usize = 4;
 
 /// What came of a plan.
@@ -87,7 +88,7 @@ pub(crate) async fn apply<K: Kind>(
         // At the first child that asks for an address it may end.
         let last = children.iter().position(asks).unwrap_or(children.len());
         let up_to = children.iter().take(last.saturating_add(1));
-        let to_make: Vec<_> = up_to.filter(|child| absent(child)).collect();
+        let to_make: Vec<_> = up_to.filter(|child| absent(child)).take(LOOKED_UP_AT_ONCE).collect();
         if let Some(outdated) = work.look(&to_make).await? {
             return Ok(Outcome::Outdated(outdated));
         }
@@ -144,11 +145,8 @@ impl<K: Kind> Work<'_, K> {
     /// server.
     async fn look(&mut self, children: &[&Child]) -> Result<Option<Outdated>, Error> {
         let work = &*self;
-        let look_ups: Vec<_> = children.iter().map(|child| work.look_up(child)).collect();
-        let look_ups = stream::iter(look_ups)
-            .buffered(LOOKED_UP_AT_ONCE)
-            .try_collect::<Vec<_>>();
         let owner = second_look(work.engine, work.key, work.resource);
+        let look_ups = try_join_all(children.iter().map(|child| work.look_up(child)));
         let (outdated, found) = tokio::try_join!(owner, look_ups)?;
         self.looked_up = children.iter().map(|child| reference(child)).zip(found).collect();
         Ok(outdated)
