@@ -4,12 +4,15 @@
 //! that is named is not chosen, so many Services are made at once that had one before; and whoever has looked one up still
 //! reaches it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use skerry_workloads::{Child, Live, ObjectKind};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::Instant,
+};
 
 use super::ResourceKey;
 
@@ -18,6 +21,12 @@ use super::ResourceKey;
 /// who ask for an address, does not wait long.
 const AT_ONCE: usize = 4;
 
+/// An API server gives an address back after it has told that the Service is gone, by a request to itself that waits behind all
+/// others, and refuses it until then. So it is named this much later, and again after twice the time while it is refused.
+const GIVEN_BACK_AFTER: Duration = Duration::from_millis(200);
+/// What is refused for so long is not given back: another Service has it.
+const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(2);
+
 /// The field that holds it, below `spec`.
 const FIELD: &str = "clusterIP";
 
@@ -25,7 +34,21 @@ const FIELD: &str = "clusterIP";
 pub(super) struct Addresses {
     turns: Semaphore,
     /// By resource, and by the name of its Service.
-    last: Mutex<BTreeMap<ResourceKey, BTreeMap<String, String>>>,
+    last: Mutex<BTreeMap<ResourceKey, BTreeMap<String, Address>>>,
+}
+
+/// The address that a Service has, or had.
+struct Address {
+    address: String,
+    gone: Option<Gone>,
+}
+
+/// That its Service is gone.
+#[derive(Clone, Copy)]
+struct Gone {
+    since: Instant,
+    /// When it may be given back.
+    named_from: Instant,
 }
 
 impl Default for Addresses {
@@ -58,9 +81,44 @@ impl Addresses {
                 continue;
             };
             let of_owner = last.entry(owner.clone()).or_default();
-            if of_owner.get(live.name()).is_none_or(|known| known != address) {
-                of_owner.insert(live.name().to_owned(), address.to_owned());
+            match of_owner.get_mut(live.name()) {
+                Some(known) if known.address == address => known.gone = None,
+                _ => {
+                    let (address, gone) = (address.to_owned(), None);
+                    of_owner.insert(live.name().to_owned(), Address { address, gone });
+                }
             }
+        }
+    }
+
+    /// How long this child, which is gone, is not to be made yet, since the address that it had is not given back.
+    pub(super) fn not_given_back(&self, owner: &ResourceKey, child: &Child, now: Instant) -> Option<Duration> {
+        if child.kind != ObjectKind::SERVICE {
+            return None;
+        }
+        let mut last = self.last.lock();
+        let address = last.get_mut(owner)?.get_mut(&child.name)?;
+        let gone = address.gone.get_or_insert(Gone {
+            since: now,
+            named_from: now + GIVEN_BACK_AFTER,
+        });
+        let wait = gone.named_from.saturating_duration_since(now);
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// How long this child is not to be made now that the address that it had was refused. Nothing where that will not be given
+    /// back, and is forgotten.
+    pub(super) fn refused(&self, owner: &ResourceKey, child: &Child, now: Instant) -> Option<Duration> {
+        let mut last = self.last.lock();
+        let of_owner = last.get_mut(owner)?;
+        let gone = of_owner.get_mut(&child.name)?.gone.as_mut()?;
+        let wait = now.saturating_duration_since(gone.since);
+        if wait < GIVEN_BACK_WITHIN {
+            gone.named_from = now + wait;
+            Some(wait)
+        } else {
+            of_owner.remove(&child.name);
+            None
         }
     }
 
@@ -80,6 +138,6 @@ impl Addresses {
     }
 
     fn last(&self, owner: &ResourceKey, name: &str) -> Option<String> {
-        self.last.lock().get(owner)?.get(name).cloned()
+        Some(self.last.lock().get(owner)?.get(name)?.address.clone())
     }
 }

@@ -4,25 +4,25 @@
 //! cache may be older than an orphan deletion, and what was orphaned must stay so; it may be older than a job's end, and
 //! what has ended must not begin again.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::try_join_all;
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
 use serde_json::{Value, json};
 use skerry_crds::names;
 use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan, Reference};
+use tokio::time::Instant;
 
 use super::{
     Engine, ResourceKey, cache, ownership,
     pass::{Error, at},
     same,
     second_look::{Outdated, second_look},
-    trim,
-    watches::api_resource,
+    strays, trim,
 };
 
 /// How many children of a resource are looked up together with its owner. Most resources have no more; those of a job of hundreds
@@ -33,8 +33,8 @@ const LOOKED_UP_AT_ONCE: usize = 4;
 pub(crate) enum Outcome {
     /// It was carried out.
     Done(Done),
-    /// It was begun, and gave way to other resources: the rest is for the next pass.
-    Begun,
+    /// It was begun: the rest is for another pass, after what is due by then.
+    Begun(Duration),
     /// The second look showed that it was made from an outdated view: nothing was written.
     Outdated(Outdated),
 }
@@ -64,30 +64,38 @@ pub(crate) async fn apply<K: Kind>(
         };
         return Ok(Outcome::Done(Done { applied, wrote: false }));
     };
+    let addresses = &engine.shared.addresses;
+    addresses.remember(key, &live);
+    let absent = |child: &Child| !matches!(child.make, Make::Keep) && in_place(child, &live).is_none();
+    let strays = strays::among(&live, K::KIND, children);
+    let now = Instant::now();
+    let wait = |child: &&Child| {
+        absent(child)
+            .then(|| addresses.not_given_back(key, child, now))
+            .flatten()
+    };
+    let (held, children): (Vec<_>, Vec<_>) = children.iter().partition(|child| wait(child).is_some());
     let mut work = Work {
         engine,
         key,
         resource,
         uid,
         looked_up: BTreeMap::new(),
+        rest: held.iter().filter_map(wait).min(),
         done: Done::default(),
     };
-    let addresses = &engine.shared.addresses;
-    addresses.remember(key, &live);
-    let absent = |child: &Child| !matches!(child.make, Make::Keep) && in_place(child, &live).is_none();
     let asks = |child: &Child| absent(child) && addresses.is_chosen(key, child);
     // Before the second look: that is not to be old when something is made.
-    let _turn = if children.iter().any(asks) {
+    let _turn = if children.iter().any(|child| asks(child)) {
         addresses.turn().await
     } else {
         None
     };
-    let strays = strays(K::KIND, children, &live);
-    let some_absent = children.iter().any(absent);
+    let some_absent = children.iter().any(|child| absent(child));
     if !strays.is_empty() || some_absent {
         // At the first child that asks for an address it may end.
-        let last = children.iter().position(asks).unwrap_or(children.len());
-        let up_to = children.iter().take(last.saturating_add(1));
+        let last = children.iter().position(|child| asks(child)).unwrap_or(children.len());
+        let up_to = children.iter().copied().take(last.saturating_add(1));
         let to_make: Vec<_> = up_to.filter(|child| absent(child)).take(LOOKED_UP_AT_ONCE).collect();
         if let Some(outdated) = work.look(&to_make).await? {
             return Ok(Outcome::Outdated(outdated));
@@ -100,10 +108,16 @@ pub(crate) async fn apply<K: Kind>(
         // So where a thousand resources wait, the Services of all are made before what more follows from, and that is over in a
         // fraction of the time.
         if asks && work.done.wrote && more_to_make && engine.others_are_due() {
-            return Ok(Outcome::Begun);
+            return Ok(Outcome::Begun(Duration::ZERO));
         }
     }
-    work.prune(strays).await?;
+    if !strays.is_empty() {
+        work.still_leads()?;
+        work.done.wrote |= strays::delete(engine, key, &strays).await?;
+    }
+    if let Some(wait) = work.rest {
+        return Ok(Outcome::Begun(wait));
+    }
     // Where nothing was written, and none looked up, they are as they were.
     let news = work.done.wrote || some_absent;
     work.done.applied.children = if news { work.there_now() } else { live };
@@ -116,20 +130,6 @@ fn in_place<'a>(child: &Child, live: &'a [Live]) -> Option<&'a Live> {
         .find(|live| live.kind == child.kind && live.name() == child.name)
 }
 
-/// What the resource owns and the plan does not name. Only what carries our label *and* a controller owner reference to
-/// the resource: everything else is somebody else's.
-fn strays<'a>(owner: ObjectKind, children: &[Child], live: &'a [Live]) -> Vec<&'a Live> {
-    let label = names::label::name(owner.kind);
-    let planned = |live: &Live| {
-        children
-            .iter()
-            .any(|child| child.kind == live.kind && child.name == live.name())
-    };
-    live.iter()
-        .filter(|live| !planned(live) && !live.terminating() && live.label(&label).is_some())
-        .collect()
-}
-
 struct Work<'a, K> {
     engine: &'a Engine,
     key: &'a ResourceKey,
@@ -137,6 +137,8 @@ struct Work<'a, K> {
     uid: &'a str,
     /// What there is under the names of children that were looked up and not made yet.
     looked_up: BTreeMap<Reference, Option<Value>>,
+    /// In how long a child is to be made that cannot be yet.
+    rest: Option<Duration>,
     done: Done,
 }
 
@@ -256,8 +258,10 @@ impl<K: Kind> Work<'_, K> {
         let first = with_address.as_ref().unwrap_or(body);
         let mut sent = api.patch(&child.name, &how, &Patch::Apply(first)).await;
         if with_address.is_some() && is_invalid(&sent) {
-            // Another one has it by now, or it is not given back yet, or there are others now.
-            addresses.forget(self.key);
+            if let Some(wait) = addresses.refused(self.key, child, Instant::now()) {
+                self.rest = Some(self.rest.map_or(wait, |rest| rest.min(wait)));
+                return Ok(());
+            }
             self.still_leads()?;
             sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
         }
@@ -327,33 +331,6 @@ impl<K: Kind> Work<'_, K> {
         self.done.applied.failures.push(failure);
     }
 
-    /// Deletes these.
-    async fn prune(&mut self, strays: Vec<&Live>) -> Result<(), Error> {
-        self.still_leads()?;
-        for stray in strays {
-            let uid = stray.uid().to_owned();
-            let how = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: Some(uid),
-                    resource_version: None,
-                }),
-                ..DeleteParams::background()
-            };
-            match self.api(stray.kind).delete(stray.name(), &how).await {
-                Ok(answer) => {
-                    self.done.wrote = true;
-                    if let Some(object) = answer.left() {
-                        self.engine.learn_ours(stray.kind, &trim::trim(stray.kind, object));
-                    }
-                }
-                // Gone. (After a conflict the next pass knows whether another object has the name by now.)
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                Err(error) => return Err(at(format!("deleting {} {}", stray.kind.kind, stray.name()))(error)),
-            }
-        }
-        Ok(())
-    }
-
     /// What there is now, as the cache has it after the answers.
     fn there_now(&self) -> Vec<Live> {
         let belonging = self.engine.shared.cache.lock().belonging_to(self.uid);
@@ -365,11 +342,7 @@ impl<K: Kind> Work<'_, K> {
     }
 
     fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
-        Api::namespaced_with(
-            self.engine.shared.parts.client.clone(),
-            &self.key.namespace,
-            &api_resource(kind),
-        )
+        self.engine.objects(kind, &self.key.namespace)
     }
 }
 

@@ -27,6 +27,7 @@ mod reports;
 mod same;
 mod second_look;
 mod status;
+mod strays;
 mod trim;
 mod turns;
 mod watches;

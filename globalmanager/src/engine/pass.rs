@@ -97,8 +97,7 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
     }
     let done = match apply::apply(engine, key, &resource, &uid, &plan, seen.children.clone()).await? {
         Outcome::Done(done) => done,
-        // After those that were due before now.
-        Outcome::Begun => return Ok(Ended::Again(Duration::ZERO)),
+        Outcome::Begun(wait) => return Ok(Ended::Again(wait)),
         Outcome::Outdated(Outdated::OwnerGone) => return Ok(Ended::Well),
         Outcome::Outdated(Outdated::OwnerNewer) => return Ok(Ended::Again(BEHIND)),
     };

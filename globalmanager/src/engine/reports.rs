@@ -1,11 +1,7 @@
 //! Turns what nodes report into status, through a field manager of its own; an answer is given only when the API server
 //! has it, or when it is refused for good.
 
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-    core::DynamicObject,
-};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 use skerry_crds::names;
 use skerry_edge::ReportId;
@@ -16,7 +12,6 @@ use super::{
     driver::Driver,
     fold::{Folded, fold},
     trim,
-    watches::api_resource,
 };
 
 /// How often reports are folded anew into a resource that others write meanwhile, before their nodes are to send them again.
@@ -219,8 +214,7 @@ impl Engine {
     /// The resource as the API server has it now.
     async fn ask_for(&self, key: &ResourceKey) -> Result<Option<Value>, kube::Error> {
         let ResourceKey { kind, namespace, name } = key;
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.shared.parts.client.clone(), namespace, &api_resource(*kind));
+        let api = self.objects(*kind, namespace);
         let found = api.get_opt(name).await?.map(|object| trim::trim(*kind, object));
         if let Some(found) = &found {
             self.learn(*kind, found, false);
@@ -288,8 +282,7 @@ impl Engine {
             "metadata": metadata,
             "status": status,
         });
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.shared.parts.client.clone(), namespace, &api_resource(*kind));
+        let api = self.objects(*kind, namespace);
         let taken = match api
             .patch_status(
                 name,

@@ -3,11 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-    core::DynamicObject,
-};
+use kube::api::{Patch, PatchParams};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use skerry_crds::names;
@@ -19,7 +15,6 @@ use super::{
     pass::{Error, at},
     trim,
     turns::Turns,
-    watches::api_resource,
 };
 
 /// The least time between two writes of one status. A Deployment changes half a dozen times within the second in which its
@@ -145,8 +140,7 @@ pub(crate) async fn write(engine: &Engine, key: &ResourceKey, raw: &Value, news:
         return Ok(Told::Later(news.wait));
     }
     let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(engine.shared.parts.client.clone(), namespace, &api_resource(key.kind));
+    let api = engine.objects(key.kind, namespace);
     let body = json!({
         "apiVersion": key.kind.api_version(),
         "kind": key.kind.kind,

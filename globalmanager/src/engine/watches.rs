@@ -40,7 +40,7 @@ const STABLE: Duration = Duration::from_secs(120);
 const LIST_PAGE: u32 = 100;
 
 /// How the API machinery names a kind.
-pub(crate) fn api_resource(kind: ObjectKind) -> ApiResource {
+fn api_resource(kind: ObjectKind) -> ApiResource {
     ApiResource {
         group: kind.group.into(),
         version: kind.version.into(),
@@ -161,6 +161,11 @@ async fn follow<O>(
 }
 
 impl Engine {
+    /// The objects of a kind in a namespace, at the API server.
+    pub(crate) fn objects(&self, kind: ObjectKind, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.shared.parts.client.clone(), namespace, &api_resource(kind))
+    }
+
     /// Takes in an object's state; where it is news, whoever it concerns is looked at.
     pub(crate) fn learn(&self, kind: ObjectKind, object: &Value, from_list: bool) {
         if !self.is_declared(kind) && !trim::concerns_us(object) {
