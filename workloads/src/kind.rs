@@ -45,8 +45,8 @@ pub trait Kind:
     /// What should exist and what each node should hold.
     fn plan(&self, seen: &Observed, settings: &Settings) -> Plan;
 
-    /// What the status says, from what was applied; `now` stamps what changed and nothing else, so that two calls
-    /// with the same observation differ in nothing.
+    /// What the status says, from what was applied: what there is of children is there, and `seen` has none. `now` stamps what
+    /// changed and nothing else, so that two calls with the same observation differ in nothing.
     fn status(&self, seen: &Observed, plan: &Plan, applied: &Applied, now: Timestamp) -> Self::Status;
 
     /// What a node's report changes, or why it is refused for good.

@@ -62,7 +62,7 @@ const PASS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Passes at once: enough to hide the API server's latency, few enough not to storm it. Each has one request under way, or a
 /// few while it looks up what it may make. A busy API server has about twenty of Kubernetes' controllers, and serves all alike:
 /// with fewer, these do more before the children are there. More would take memory.
-pub const PASSES_AT_ONCE: usize = 32;
+pub const PASSES_AT_ONCE: usize = 40;
 
 /// A resource: kind, namespace, name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

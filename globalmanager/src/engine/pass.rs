@@ -79,7 +79,7 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
     };
     let references = references::fetch(engine, key, &resource).await?;
     let uid = resource.meta().uid.clone().unwrap_or_default();
-    let seen = observe::<K>(engine, &uid, references);
+    let mut seen = observe::<K>(engine, &uid, references);
     let mut plan = resource.plan(&seen, &engine.shared.parts.settings);
     if resource.meta().deletion_timestamp.is_some() {
         // Owner references do the cascade; what would be made now would come back to life under it.
@@ -95,7 +95,9 @@ pub(crate) async fn pass<K: Kind>(engine: &Engine, key: &ResourceKey) -> Result<
         // By now all is known that it depends on.
         engine.place(key.clone());
     }
-    let done = match apply::apply(engine, key, &resource, &uid, &plan, seen.children.clone()).await? {
+    // What there is of them from now on, a status reads in what came of the plan.
+    let children = std::mem::take(&mut seen.children);
+    let done = match apply::apply(engine, key, &resource, &uid, &plan, children).await? {
         Outcome::Done(done) => done,
         Outcome::Begun(wait) => return Ok(Ended::Again(wait)),
         Outcome::Outdated(Outdated::OwnerGone) => return Ok(Ended::Well),
