@@ -18,7 +18,7 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 use skerry_workloads::ObjectKind;
-use tokio::time::Instant;
+use tokio::{sync::Barrier, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -48,8 +48,8 @@ pub(crate) struct Args {
     /// takes them away
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// The same of another control plane: twice the load is measured there, beside the first, and not in turn with it. What the
-    /// speed of a machine does that both share, and whose halves they have, is then the same for both
+    /// The same of another control plane: twice the load is measured there, beside the first, and not in turn with it. Both begin
+    /// each thing together, so what the speed of a machine does that both share, and whose halves they have, is the same for both
     #[arg(long, value_name = "FILE")]
     beside: Option<PathBuf>,
     /// The processors that the manager has, as `taskset` names them: those of its control plane, where two share the machine
@@ -64,8 +64,9 @@ pub(crate) struct Args {
     /// How many jobs the first round has; the second has twice as many
     #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=20_000))]
     jobs: u32,
-    /// How many rounds: the first load, twice as much, the first load, and so on from the beginning, of which the means are
-    /// compared. With three, six or nine, what becomes slower meanwhile, as machines do that are shared, is not taken for what grows
+    /// How many rounds: the first load, twice as much, and so on from the beginning, of which the means are compared. Of one control
+    /// plane, an odd number does not take for growth what becomes slower meanwhile, as machines do that are shared; two have as
+    /// many each, so it is even
     #[arg(long, value_name = "R", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=9))]
     rounds: u32,
     /// Write the children with the bench itself, with no manager beside, and measure nothing else: what the control plane
@@ -86,12 +87,24 @@ pub(super) async fn run(args: Args, stop: CancellationToken) -> Result<(), Failu
     for (option, list) in processors {
         list.iter().try_for_each(|list| check_processors(option, list))?;
     }
+    check_rounds(args.rounds, args.beside.is_some())?;
     let planes = join(&args).await?;
     let rounds = stop.run_until_cancelled(Box::pin(rounds(&planes, &args))).await;
     let left = leave(planes, args.rounds).await;
     let rounds = rounds.ok_or_else(|| Failure::new("the bench was interrupted", "run it again to see figures"))??;
     left?;
     figures::report("control_plane", &rounds, args.json).map(drop)
+}
+
+/// Of control planes side by side, each has as many rounds as the other: they go in step.
+fn check_rounds(rounds: u32, beside: bool) -> Result<(), Failure> {
+    if beside && rounds % 2 == 1 {
+        return Err(Failure::new(
+            format!("--rounds is {rounds}, of which two control planes cannot have half each"),
+            "with --beside, give an even number of rounds",
+        ));
+    }
+    Ok(())
 }
 
 /// Joins all control planes, or none.
@@ -120,24 +133,25 @@ async fn leave(planes: Vec<Plane>, rounds: u32) -> Result<(), Failure> {
     left.into_iter().collect()
 }
 
-/// All rounds in order. Each control plane goes through its own one after the other, beside the others.
+/// All rounds in order, of which every other one has twice the load. Each control plane goes through its own one after the other,
+/// in step with that of the other.
 async fn rounds(planes: &[Plane], args: &Args) -> Result<Vec<Round>, Failure> {
     alone::check(planes).await?;
     let size = Size {
         services: args.services,
         jobs: args.jobs,
     };
-    let turns = turns(args.rounds, planes.len());
-    let side_by_side = planes.iter().zip(turns).map(async |(plane, turns)| {
+    let step = Barrier::new(planes.len());
+    let side_by_side = planes.iter().enumerate().map(async |(at, plane)| {
         let mut taken = Vec::new();
-        for turn in turns {
-            let (size, namespaces) = if turn.twice {
+        for index in (0..args.rounds).skip(at).step_by(planes.len()) {
+            let (size, namespaces) = if index % 2 == 1 {
                 (size.doubled(), 2 * NAMESPACES)
             } else {
                 (size, NAMESPACES)
             };
-            let round = round(plane, turn.index + 1, size, namespaces, args.unmanaged).await?;
-            taken.push((turn.index, round.repeated(turn.earlier).beside(planes.len() - 1)));
+            let round = round(plane, &step, index + 1, size, namespaces, args.unmanaged).await?;
+            taken.push((index, round.repeated(index / 2).beside(planes.len() - 1)));
         }
         Ok::<_, Failure>(taken)
     });
@@ -150,35 +164,15 @@ async fn rounds(planes: &[Plane], args: &Args) -> Result<Vec<Round>, Failure> {
     Ok(rounds.into_iter().map(|(_, round)| round).collect())
 }
 
-/// A round that a control plane has.
-#[derive(Debug, PartialEq, Eq)]
-struct Turn {
-    /// Among all rounds, from nought on.
-    index: u32,
-    /// Whether its load is twice the first.
-    twice: bool,
-    /// How many rounds have that load before.
-    earlier: u32,
-}
-
-/// Which of so many rounds each control plane has. One in three has twice the load, which takes twice as long. So where two have
-/// a load each, both are busy for about as long, and neither is measured while the other is idle.
-fn turns(rounds: u32, planes: usize) -> Vec<Vec<Turn>> {
-    let turn = |index| {
-        let twice = index % 3 == 1;
-        let earlier_twice = (index + 1) / 3;
-        let earlier = if twice { earlier_twice } else { index - earlier_twice };
-        Turn { index, twice, earlier }
-    };
-    let of = |plane| {
-        let all = (0..rounds).map(turn);
-        all.filter(|turn| usize::from(turn.twice) % planes == plane).collect()
-    };
-    (0..planes).map(of).collect()
-}
-
 /// A round with a load of this size, in so many namespaces at most.
-async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32, unmanaged: bool) -> Result<Round, Failure> {
+async fn round(
+    plane: &Plane,
+    step: &Barrier,
+    number: u32,
+    size: Size,
+    namespaces: u32,
+    unmanaged: bool,
+) -> Result<Round, Failure> {
     let namespace = plane.namespace(number).await?;
     let namespaces = plane
         .namespaces_of_load(&namespace, size.services.min(namespaces))
@@ -187,6 +181,7 @@ async fn round(plane: &Plane, number: u32, size: Size, namespaces: u32, unmanage
     let load = Load::new(size, namespaces, &plane.cloud, &plane.edge);
     let mut bench = Bench {
         plane,
+        step,
         watched: Watched::start(
             &plane.client,
             &load_of(&namespace),
@@ -231,6 +226,8 @@ pub(super) struct Bench<'a> {
     pub(super) watched: Watched,
     pub(super) families: Families,
     pub(super) load: Load,
+    /// Where all that are measured side by side wait for each other.
+    step: &'a Barrier,
     /// Of the round, from one on.
     number: u32,
     round: Round,
@@ -244,8 +241,15 @@ impl Bench<'_> {
         self.round.took(name, value, unit);
     }
 
+    /// Begins something that is measured, together with the others that are measured beside. A shared machine becomes slower and
+    /// faster from minute to minute, and is then the same for all.
+    pub(super) async fn begin(&self, what: &str) {
+        self.step.wait().await;
+        self.say(what);
+    }
+
     /// Tells whoever waits how far the round is.
-    pub(super) fn say(&self, what: &str) {
+    fn say(&self, what: &str) {
         super::say(&format!("round {}: {what}", self.number));
     }
 
@@ -326,23 +330,10 @@ impl Bench<'_> {
 mod tests {
     use super::*;
 
-    fn turn((index, twice, earlier): (u32, bool, u32)) -> Turn {
-        Turn { index, twice, earlier }
-    }
-
     #[test]
-    fn one_control_plane_has_twice_the_load_between_the_load_itself() {
-        let loads = [(0, false, 0), (1, true, 0), (2, false, 1), (3, false, 2), (4, true, 1)];
-        assert_eq!(turns(5, 1), [loads.map(turn)]);
-    }
-
-    #[test]
-    fn of_two_control_planes_the_other_has_all_rounds_with_twice_the_load() {
-        let [first, other]: [Vec<Turn>; 2] = turns(6, 2).try_into().unwrap();
-        assert_eq!(
-            first,
-            [(0, false, 0), (2, false, 1), (3, false, 2), (5, false, 3)].map(turn)
-        );
-        assert_eq!(other, [(1, true, 0), (4, true, 1)].map(turn));
+    fn two_control_planes_have_as_many_rounds_each() {
+        for (rounds, beside, fits) in [(2, true, true), (3, true, false), (4, true, true), (3, false, true)] {
+            assert_eq!(check_rounds(rounds, beside).is_ok(), fits, "{rounds} {beside}");
+        }
     }
 }

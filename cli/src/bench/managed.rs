@@ -45,16 +45,16 @@ impl Churn {
 impl Bench<'_> {
     /// All that is asked of a manager.
     pub(super) async fn managed(&mut self, manager: &Manager) -> Result<(), Failure> {
-        self.say("declaring");
+        self.begin("declaring").await;
         self.declare(manager).await?;
         for churn in &CHURNS {
-            self.say("editing");
+            self.begin("editing").await;
             self.edit(churn, manager).await?;
-            self.say("deleting all children");
+            self.begin("deleting all children").await;
             self.make_again(churn, manager).await?;
         }
         self.costs(manager).await?;
-        self.say("deleting everything");
+        self.begin("deleting everything").await;
         self.empty(manager).await
     }
 

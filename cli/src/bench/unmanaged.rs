@@ -18,7 +18,7 @@ impl Bench<'_> {
     /// Declares everything, writes what follows from it as a manager would that need neither watch nor look nor tell, and
     /// deletes it again. No manager may run meanwhile.
     pub(super) async fn unmanaged(&mut self) -> Result<(), Failure> {
-        self.say("writing all children without a manager");
+        self.begin("writing all children without a manager").await;
         let begun = Instant::now();
         let owners = self.declare_all().await?;
         stream::iter(owners)
@@ -28,7 +28,7 @@ impl Bench<'_> {
             .await?;
         self.present("unmanaged_children_present_seconds", begun).await?;
         self.still("unmanaged_children_settled_seconds", begun).await?;
-        self.say("deleting everything");
+        self.begin("deleting everything").await;
         let emptying = Instant::now();
         self.delete_all().await?;
         self.still("unmanaged_emptied_settled_seconds", emptying).await

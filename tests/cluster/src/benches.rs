@@ -31,9 +31,8 @@ pub struct Sizes {
     /// And jobs.
     #[arg(long, default_value_t = 200)]
     jobs: u32,
-    /// How often it is run, with the load and with twice that by turns, side by side. Once each with a load that tells of no
-    /// speed.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=9))]
+    /// How often it is run, with the load and with twice that side by side. Once with a load that tells of no speed.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4))]
     rounds: u32,
     /// The manager's bench: the same children without a manager, which is not judged.
     #[arg(long)]
@@ -119,7 +118,7 @@ impl Bench {
             subject: Subject::ControlPlane {
                 services: 2,
                 jobs: 1,
-                rounds: 2,
+                rounds: 1,
                 unmanaged: false,
             },
             skerry: command_line()?,
@@ -252,7 +251,7 @@ impl Subject {
                 unmanaged,
             } => {
                 let unmanaged = unmanaged.then(|| "--unmanaged".to_owned());
-                let rounds = self.is_large().then(|| format!("--rounds={rounds}"));
+                let rounds = self.is_large().then(|| format!("--rounds={}", 2 * rounds));
                 let load = [
                     "control-plane".to_owned(),
                     format!("--services={services}"),
@@ -358,7 +357,7 @@ mod tests {
             Subject::ControlPlane {
                 services: 1,
                 jobs: 1,
-                rounds: 2,
+                rounds: 1,
                 unmanaged: false
             }
             .without()
@@ -376,7 +375,7 @@ mod tests {
                 unmanaged: false,
             };
             let arguments = manager.arguments();
-            let asked = arguments.iter().any(|argument| argument == "--rounds=3");
+            let asked = arguments.iter().any(|argument| argument == "--rounds=6");
             assert_eq!(asked, repeated, "{arguments:?}");
         }
     }
