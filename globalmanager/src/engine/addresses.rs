@@ -24,8 +24,9 @@ const AT_ONCE: usize = 4;
 /// An API server gives an address back after it has told that the Service is gone, by a request to itself that waits behind all
 /// others, and refuses it until then. So it is named this much later, and again after twice the time while it is refused.
 const GIVEN_BACK_AFTER: Duration = Duration::from_millis(200);
-/// What is refused for so long is not given back: another Service has it.
-const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(2);
+/// What is refused for so long is not given back: another Service has it. On a busy API server it takes seconds, and the longer, the
+/// more addresses are chosen meanwhile.
+const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(10);
 
 /// The field that holds it, below `spec`.
 const FIELD: &str = "clusterIP";
@@ -106,20 +107,22 @@ impl Addresses {
         (!wait.is_zero()).then_some(wait)
     }
 
-    /// How long this child is not to be made now that the address that it had was refused. Nothing where that will not be given
-    /// back, and is forgotten.
-    pub(super) fn refused(&self, owner: &ResourceKey, child: &Child, now: Instant) -> Option<Duration> {
+    /// How long this child is not to be made now that the address that it had was refused. Once that will not be given back it is
+    /// forgotten, and another one is chosen.
+    pub(super) fn refused(&self, owner: &ResourceKey, child: &Child, now: Instant) -> Duration {
         let mut last = self.last.lock();
-        let of_owner = last.get_mut(owner)?;
-        let gone = of_owner.get_mut(&child.name)?.gone.as_mut()?;
-        let wait = now.saturating_duration_since(gone.since);
-        if wait < GIVEN_BACK_WITHIN {
-            gone.named_from = now + wait;
-            Some(wait)
-        } else {
-            of_owner.remove(&child.name);
-            None
+        let Some(of_owner) = last.get_mut(owner) else {
+            return Duration::ZERO;
+        };
+        if let Some(Address { gone: Some(gone), .. }) = of_owner.get_mut(&child.name) {
+            let wait = now.saturating_duration_since(gone.since);
+            if wait < GIVEN_BACK_WITHIN {
+                gone.named_from = now + wait;
+                return wait;
+            }
         }
+        of_owner.remove(&child.name);
+        Duration::ZERO
     }
 
     /// What is planned of this child, with the address that it had; nothing where it had none.

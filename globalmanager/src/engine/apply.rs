@@ -258,12 +258,9 @@ impl<K: Kind> Work<'_, K> {
         let first = with_address.as_ref().unwrap_or(body);
         let mut sent = api.patch(&child.name, &how, &Patch::Apply(first)).await;
         if with_address.is_some() && is_invalid(&sent) {
-            if let Some(wait) = addresses.refused(self.key, child, Instant::now()) {
-                self.rest = Some(self.rest.map_or(wait, |rest| rest.min(wait)));
-                return Ok(());
-            }
-            self.still_leads()?;
-            sent = api.patch(&child.name, &how, &Patch::Apply(body)).await;
+            let wait = addresses.refused(self.key, child, Instant::now());
+            self.rest = Some(self.rest.map_or(wait, |rest| rest.min(wait)));
+            return Ok(());
         }
         if live.is_some() && is_invalid(&sent) {
             // Should our part be invalid by itself, this changes nothing, and the first answer stands.
