@@ -144,7 +144,7 @@ async fn rounds(planes: &[Plane], args: &Args) -> Result<Vec<Round>, Failure> {
     let step = Barrier::new(planes.len());
     let side_by_side = planes.iter().enumerate().map(async |(at, plane)| {
         let mut taken = Vec::new();
-        for index in (0..args.rounds).skip(at).step_by(planes.len()) {
+        for index in turns(args.rounds, at, planes.len()) {
             let (size, namespaces) = if index % 2 == 1 {
                 (size.doubled(), 2 * NAMESPACES)
             } else {
@@ -162,6 +162,11 @@ async fn rounds(planes: &[Plane], args: &Args) -> Result<Vec<Round>, Failure> {
         .collect::<Vec<_>>();
     rounds.sort_by_key(|(index, _)| *index);
     Ok(rounds.into_iter().map(|(_, round)| round).collect())
+}
+
+/// Which of so many rounds, from nought on, one of so many control planes has.
+fn turns(rounds: u32, plane: usize, planes: usize) -> impl Iterator<Item = u32> {
+    (0..rounds).skip(plane).step_by(planes)
 }
 
 /// A round with a load of this size, in so many namespaces at most.
@@ -329,6 +334,13 @@ impl Bench<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_control_planes_the_other_has_all_rounds_with_twice_the_load() {
+        let of = |plane, planes| turns(6, plane, planes).collect::<Vec<_>>();
+        assert_eq!(of(0, 1), [0, 1, 2, 3, 4, 5]);
+        assert_eq!((of(0, 2), of(1, 2)), (vec![0, 2, 4], vec![1, 3, 5]));
+    }
 
     #[test]
     fn two_control_planes_have_as_many_rounds_each() {

@@ -22,7 +22,7 @@ use super::ResourceKey;
 const AT_ONCE: usize = 4;
 
 /// An API server gives an address back after it has told that the Service is gone, by a request to itself that waits behind all
-/// others, and refuses it until then. So it is named this much later, and again after twice the time while it is refused.
+/// others, and refuses it until then. What is refused is named again this much later, and then after twice the time.
 const GIVEN_BACK_AFTER: Duration = Duration::from_millis(200);
 /// What is refused for so long is not given back: another Service has it. On a busy API server it takes seconds, and the longer, the
 /// more addresses are chosen meanwhile.
@@ -41,14 +41,13 @@ pub(super) struct Addresses {
 /// The address that a Service has, or had.
 struct Address {
     address: String,
-    gone: Option<Gone>,
+    refused: Option<Refused>,
 }
 
-/// That its Service is gone.
+/// That the API server has not given it back.
 #[derive(Clone, Copy)]
-struct Gone {
+struct Refused {
     since: Instant,
-    /// When it may be given back.
     named_from: Instant,
 }
 
@@ -83,27 +82,22 @@ impl Addresses {
             };
             let of_owner = last.entry(owner.clone()).or_default();
             match of_owner.get_mut(live.name()) {
-                Some(known) if known.address == address => known.gone = None,
+                Some(known) if known.address == address => known.refused = None,
                 _ => {
-                    let (address, gone) = (address.to_owned(), None);
-                    of_owner.insert(live.name().to_owned(), Address { address, gone });
+                    let (address, refused) = (address.to_owned(), None);
+                    of_owner.insert(live.name().to_owned(), Address { address, refused });
                 }
             }
         }
     }
 
-    /// How long this child, which is gone, is not to be made yet, since the address that it had is not given back.
+    /// How long this child is not to be made yet, since the address that it had was refused.
     pub(super) fn not_given_back(&self, owner: &ResourceKey, child: &Child, now: Instant) -> Option<Duration> {
         if child.kind != ObjectKind::SERVICE {
             return None;
         }
-        let mut last = self.last.lock();
-        let address = last.get_mut(owner)?.get_mut(&child.name)?;
-        let gone = address.gone.get_or_insert(Gone {
-            since: now,
-            named_from: now + GIVEN_BACK_AFTER,
-        });
-        let wait = gone.named_from.saturating_duration_since(now);
+        let refused = self.last.lock().get(owner)?.get(&child.name)?.refused?;
+        let wait = refused.named_from.saturating_duration_since(now);
         (!wait.is_zero()).then_some(wait)
     }
 
@@ -114,10 +108,13 @@ impl Addresses {
         let Some(of_owner) = last.get_mut(owner) else {
             return Duration::ZERO;
         };
-        if let Some(Address { gone: Some(gone), .. }) = of_owner.get_mut(&child.name) {
-            let wait = now.saturating_duration_since(gone.since);
-            if wait < GIVEN_BACK_WITHIN {
-                gone.named_from = now + wait;
+        if let Some(known) = of_owner.get_mut(&child.name) {
+            let since = known.refused.map_or(now, |refused| refused.since);
+            let refused_for = now.saturating_duration_since(since);
+            if refused_for < GIVEN_BACK_WITHIN {
+                let wait = refused_for.max(GIVEN_BACK_AFTER);
+                let named_from = now + wait;
+                known.refused = Some(Refused { since, named_from });
                 return wait;
             }
         }

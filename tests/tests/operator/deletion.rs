@@ -16,8 +16,8 @@ use crate::{CLOUD, EDGE, JOB, READY, SERVICE, Service, name, pod, serving, train
 
 const HPA: &str = "hpa-helmet-deployment-edge";
 
-/// Longer than any event takes to arrive and an address to be given back, shorter than any retry.
-const AT_ONCE: Duration = Duration::from_millis(300);
+/// Longer than any event takes to arrive, shorter than any retry.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 async fn scaled() -> World {
     let world = serving().await;
