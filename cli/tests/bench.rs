@@ -133,13 +133,13 @@ async fn a_bench_of_two_control_planes_has_twice_the_load_on_the_other_and_leave
         .map(|home| Sandbox::start(home.path(), &["--control-plane-only"]));
     let [first, other] = &sandboxes;
     let beside = format!("--beside={}", other.kubeconfig.display());
-    let lines = bench_control_plane(first, &["--unmanaged", "--rounds=3", &beside]);
+    let lines = bench_control_plane(first, &["--unmanaged", "--rounds=4", &beside]);
     let present = lines
         .iter()
         .filter(|line| line["name"] == "control_plane.unmanaged_children_present_seconds");
     let conditions: Vec<_> = present.map(|line| &line["conditions"]).collect();
     let loads: Vec<_> = conditions.iter().map(|of| of["services"].as_u64().unwrap()).collect();
-    assert_eq!(loads, [2, 4, 2]);
+    assert_eq!(loads, [2, 4, 2, 4]);
     assert!(conditions.iter().all(|of| of["beside"] == 1), "{conditions:?}");
     let growth = "control_plane.unmanaged_children_present_seconds.growth";
     assert!(lines.iter().any(|line| line["name"] == growth), "{lines:?}");
