@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
@@ -17,10 +18,15 @@ use crate::{
     control_plane::ControlPlane,
     enclosure::FOLDER,
     layout::Layout,
-    processors::Processors,
+    processors::{Processors, list},
     programs::{built, command_line},
     site::{ALONE, Memory, Site, USUAL},
+    trading::while_trading,
 };
+
+/// How often control planes side by side trade their halves of the cores: often enough that either has both within anything that
+/// is measured, and seldom enough that what is in the caches of a core is soon there anew.
+const TRADE_EVERY: Duration = Duration::from_secs(1);
 
 /// How large the benches are, and what is measured.
 #[derive(Clone, Debug, clap::Args)]
@@ -127,20 +133,24 @@ impl Bench {
 
     /// Runs it; its figures go to the caller's output. Whether they are as they should be.
     pub fn measure(&self, kubernetes: &Kubernetes) -> anyhow::Result<bool> {
-        let Layout { planes, bench } = self.subject.layout(thread::available_parallelism()?.get());
+        let layout = self.subject.layout(thread::available_parallelism()?.get());
         println!("{}", self.subject.preface());
-        let mut bench = bench.command(&self.skerry);
+        let mut bench = layout.bench.command(&self.skerry);
         bench.arg("bench").args(self.subject.arguments()).arg("--json");
         let mut started = Vec::new();
-        for (place, processors) in PLACES.into_iter().zip(planes) {
+        for (place, processors) in PLACES.into_iter().zip(layout.planes.clone()) {
             if let (Subject::ControlPlane { .. }, Processors::These(these)) = (&self.subject, &processors) {
-                bench.arg(place.manager_on).arg(these);
+                bench.arg(place.manager_on).arg(list(these));
             }
             let plane = ControlPlane::start(self.site(kubernetes, place, processors))?;
             bench.arg(place.option).arg(plane.access().admin);
             started.push(plane);
         }
-        let figures = figures(bench.stdout(Stdio::piped()))?;
+        bench.stdout(Stdio::piped());
+        let figures = match layout.halves() {
+            Some(halves) => while_trading(halves, TRADE_EVERY, || figures(&mut bench))?,
+            None => figures(&mut bench)?,
+        };
         started.iter_mut().try_for_each(ControlPlane::check)?;
         let Some(bounds) = self.subject.bounds() else {
             return Ok(true);
@@ -298,13 +308,13 @@ impl Subject {
         match self {
             Self::ControlPlane { unmanaged: true, .. } => {
                 "What the manager's bench asks of a control plane, without a manager, on two: the load on one that has half of \
-                 the cores, and twice the load on one that has the other half, side by side. The bench has all cores, with the \
-                 stand-in nodes."
+                 the cores, and twice the load on one that has the other half, side by side; they trade their halves each \
+                 second. The bench has all cores, with the stand-in nodes."
             }
             Self::ControlPlane { .. } => {
                 "The manager's bench on two control planes of its own: the load on one that has half of the cores, and twice \
-                 the load on one that has the other half, side by side, each with its manager. The bench has all cores, with \
-                 the stand-in nodes."
+                 the load on one that has the other half, side by side, each with its manager; they trade their halves each \
+                 second. The bench has all cores, with the stand-in nodes."
             }
             Self::Edge { .. } => {
                 "The edge link's bench on a control plane of its own: etcd, API server, scheduler and all controllers but the \
@@ -325,7 +335,7 @@ impl Subject {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 

@@ -26,3 +26,4 @@ pub mod rights;
 pub mod sections;
 pub mod site;
 pub mod table;
+pub mod trading;

@@ -1,6 +1,6 @@
 //! Which processors something has, beside what else there is.
 
-use std::{path::Path, process::Command};
+use std::{ops::Range, path::Path, process::Command};
 
 /// Which processors something has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub enum Processors {
     TakingTurns,
     /// All, and a third of what others have who want the same at once.
     Yielding,
-    /// These alone, as `taskset` names them.
-    These(String),
+    /// These alone.
+    These(Range<usize>),
 }
 
 impl Processors {
@@ -33,9 +33,14 @@ impl Processors {
                 command
             }
             Self::Yielding => through("nice", &["--adjustment=5"]),
-            Self::These(cores) => through("taskset", &["--cpu-list", cores]),
+            Self::These(cores) => through("taskset", &["--cpu-list", &list(cores)]),
         };
         command.arg(program);
         command
     }
+}
+
+/// These processors, as `taskset` names them.
+pub fn list(cores: &Range<usize>) -> String {
+    format!("{}-{}", cores.start, cores.end.saturating_sub(1))
 }
