@@ -20,7 +20,7 @@ use crate::{
     layout::Layout,
     processors::{Processors, list},
     programs::{built, command_line},
-    site::{ALONE, Memory, Site, USUAL},
+    site::{ALONE, Memory, Patience, Site, USUAL},
     trading::while_trading,
 };
 
@@ -171,7 +171,7 @@ impl Bench {
             processors,
             netns: None,
             known: None,
-            hasty: false,
+            patience: Patience::Usual,
             memory: self.subject.memory(),
             without: self.subject.without(),
             manager_in: None,

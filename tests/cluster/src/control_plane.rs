@@ -17,7 +17,7 @@ use crate::{
     pki::{Pair, Pki, TOKENS},
     process::{Process, output, until, until_it_works},
     rights::{self, Right},
-    site::{ADMIN, Access, Site},
+    site::{ADMIN, Access, Patience, Site},
 };
 
 /// How long the API server may take to be ready, on a busy machine.
@@ -216,16 +216,11 @@ impl ControlPlane {
             .arg(format!("--cluster-signing-cert-file={}", self.file("ca.crt")))
             .arg(format!("--cluster-signing-key-file={}", self.file("ca.key")))
             .arg("--secure-port=0")
-            .arg(controllers(self.site.without));
-        if self.site.hasty {
-            // As one user: as an account each they are dozens of connections.
-            command.arg("--use-service-account-credentials=false");
-            command.args(["--node-monitor-grace-period=10s", "--node-monitor-period=1s"]);
-        } else {
-            command.arg("--use-service-account-credentials=true");
-            // Kubelets give a sign of life every three seconds.
-            command.args(["--node-monitor-grace-period=12s", "--node-monitor-period=1s"]);
-        }
+            .arg(controllers(self.site.without))
+            .args(patience_with_nodes(self.site.patience));
+        // Where dozens of control planes are, as one user: as an account each they are dozens of connections.
+        let as_accounts = self.site.patience != Patience::Hardly;
+        command.arg(format!("--use-service-account-credentials={as_accounts}"));
         Process::start("kube-controller-manager", &self.site.folder, command)
     }
 
@@ -254,6 +249,15 @@ impl ControlPlane {
 }
 
 /// The flag that says which controllers run.
+/// How long the controllers wait for a sign of life of a node.
+fn patience_with_nodes(patience: Patience) -> &'static [&'static str] {
+    match patience {
+        Patience::Usual => &[],
+        Patience::WithHosts => &["--node-monitor-grace-period=12s", "--node-monitor-period=1s"],
+        Patience::Hardly => &["--node-monitor-grace-period=10s", "--node-monitor-period=1s"],
+    }
+}
+
 fn controllers(without: &[&str]) -> String {
     let without = without.iter().map(|name| format!("-{name}"));
     let all: Vec<_> = std::iter::once("*".to_owned()).chain(without).collect();
@@ -301,7 +305,7 @@ fn start_api_server(site: &Site, pki: &Pki, serving: &Pair) -> anyhow::Result<Pr
     if site.strict {
         command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
     }
-    if site.hasty {
+    if site.patience == Patience::Hardly {
         command.args([
             "--default-not-ready-toleration-seconds=3",
             "--default-unreachable-toleration-seconds=3",

@@ -21,7 +21,7 @@ use crate::{
     process::{Process, install, until},
     processors::Processors,
     real::SEDNA,
-    site::{Site, WITH_HOSTS, command},
+    site::{Patience, Site, WITH_HOSTS, command},
 };
 
 /// How long nodes may take to be ready.
@@ -67,7 +67,7 @@ impl Hosts {
             processors: Processors::All,
             netns: Some(CLOUD.name.to_owned()),
             known: None,
-            hasty: false,
+            patience: Patience::WithHosts,
             memory: WITH_HOSTS,
             without: &[],
             manager_in: Some(SEDNA),

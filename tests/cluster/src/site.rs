@@ -56,6 +56,17 @@ pub const USUAL: Memory = Memory {
     limit: "16GiB",
 };
 
+/// How long a node may give no sign of life until it is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// As long as by default: 50 s, for nodes that give one every ten.
+    Usual,
+    /// Four signs of kubelets that give one every three seconds, as those of our hosts do.
+    WithHosts,
+    /// Seconds, and its pods are given up seconds later, as tests that cannot wait for minutes ask.
+    Hardly,
+}
+
 /// Where a control plane lives.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -74,8 +85,8 @@ pub struct Site {
     /// What is there before the controllers start, if anything: a file or a folder. Kinds, say, of which the garbage
     /// collector would otherwise hear half a minute late.
     pub known: Option<PathBuf>,
-    /// Whether nodes are given up within seconds, as tests that cannot wait for minutes ask.
-    pub hasty: bool,
+    /// How long nodes may be silent.
+    pub patience: Patience,
     /// The memory of each component: [`AMONG_OTHERS`], [`WITH_HOSTS`], [`ALONE`] or [`USUAL`].
     pub memory: Memory,
     /// Controllers that do not run, of those that do by default.

@@ -17,7 +17,7 @@ use skerry_cluster::{
     control_plane::ControlPlane,
     enclosure::FOLDER,
     processors::Processors,
-    site::{AMONG_OTHERS, Site},
+    site::{AMONG_OTHERS, Patience, Site},
 };
 
 /// What the processors are to scenarios and their control planes. Those of the hosts go before: they are one thing after the
@@ -56,7 +56,7 @@ impl Slot {
             processors: SCENARIOS,
             netns: None,
             known: Some(skerry_dist::root().join("tests/tests/manifests/sedna/definitions.yaml")),
-            hasty: true,
+            patience: Patience::Hardly,
             memory: AMONG_OTHERS,
             without: OF_OTHER_KINDS,
             manager_in: Some(NAMESPACE),
@@ -74,7 +74,7 @@ impl Slot {
             processors: Processors::All,
             netns: None,
             known: None,
-            hasty: false,
+            patience: Patience::Usual,
             memory: AMONG_OTHERS,
             without: &[],
             manager_in: None,
