@@ -14,12 +14,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 use skerry_crds::names;
-use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan, Reference};
+use skerry_workloads::{Applied, Child, Children, Failure, Kind, Live, Make, ObjectKind, Plan, Reference, References};
 use tokio::time::Instant;
 
 use super::{
     Engine, ResourceKey, cache, ownership,
-    pass::{Error, at},
+    pass::{Error, at, observe},
     same,
     second_look::{Outdated, second_look},
     strays, trim,
@@ -330,12 +330,7 @@ impl<K: Kind> Work<'_, K> {
 
     /// What there is now, as the cache has it after the answers.
     fn there_now(&self) -> Vec<Live> {
-        let belonging = self.engine.shared.cache.lock().belonging_to(self.uid);
-        belonging
-            .into_iter()
-            .filter(|live| K::CHILDREN.contains(&live.kind))
-            .filter(|live| cache::controller_of(&live.object).is_some_and(|(_, _, owner)| owner == self.uid))
-            .collect()
+        observe::<K>(self.engine, self.uid, References::default()).children
     }
 
     fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
