@@ -10,6 +10,8 @@ pub const MANAGER: Bounds = Bounds {
     always: &[
         // No request was turned away for want of room.
         Bound::new(Limit::Most(0.0), &["control_plane.api_calls_throttled"]),
+        // What is measured beside the pods of a node that is given up is not the manager.
+        Bound::new(Limit::Most(0.0), &["control_plane.nodes_given_up"]),
         // A resource waits for a pass once, however often it is heard of.
         Bound::new(Limit::Resources, &["control_plane.queue_depth_peak"]),
         // Of a manager that asks for nothing, nothing is turned away.

@@ -57,6 +57,7 @@ fn but(bounds: Bounds, name: &str, value: f64) -> Vec<Figure> {
 fn figures_out_of_bounds_are_named() {
     for (bounds, name, good, bad) in [
         (MANAGER, "control_plane.api_calls_throttled", 0.0, 1.0),
+        (MANAGER, "control_plane.nodes_given_up", 0.0, 1.0),
         (MANAGER, "control_plane.api_calls.patch", 1.0, 0.0),
         (MANAGER, "control_plane.children_present_seconds.growth", 2.2, 2.3),
         (MANAGER, "control_plane.edits_per_second.growth", 0.95, 0.9),

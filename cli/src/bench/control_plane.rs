@@ -12,6 +12,7 @@ use futures::{
     future::{join_all, try_join_all},
     stream,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     api::{DeleteParams, PostParams},
     core::DynamicObject,
@@ -194,6 +195,7 @@ async fn round(
         ),
         families: load.families()?,
         number,
+        ready_since: plane.ready_since().await?,
         round: Round::new(conditions),
         load,
     };
@@ -235,6 +237,8 @@ pub(super) struct Bench<'a> {
     step: &'a Barrier,
     /// Of the round, from one on.
     number: u32,
+    /// Since when the nodes had been ready when it began.
+    ready_since: [Option<Time>; 2],
     round: Round,
 }
 
@@ -251,6 +255,15 @@ impl Bench<'_> {
     pub(super) async fn begin(&self, what: &str) {
         self.step.wait().await;
         self.say(what);
+    }
+
+    /// How many of the nodes were given up since the round began. Then all their pods are told of, and nothing else is measured.
+    pub(super) async fn nodes_given_up(&self) -> Result<u32, Failure> {
+        let now = self.plane.ready_since().await?;
+        let were_ready = self.ready_since.iter().zip(&now);
+        Ok(were_ready
+            .map(|(before, now)| u32::from(before.is_none() || before != now))
+            .sum())
     }
 
     /// Tells whoever waits how far the round is.

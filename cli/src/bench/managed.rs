@@ -182,6 +182,7 @@ impl Bench<'_> {
         let answers = counted.by("skerry_api_requests_total", "code");
         let throttled = answers.get("429").copied().unwrap_or_default();
         self.took("api_calls_throttled", throttled, "requests");
+        self.took("nodes_given_up", self.nodes_given_up().await?.into(), "nodes");
         Ok(())
     }
 

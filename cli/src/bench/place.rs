@@ -14,6 +14,7 @@ use k8s_openapi::{
         rbac::v1::{ClusterRoleBinding, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
     Api, Client, Config, CustomResourceExt as _, ResourceExt as _,
@@ -189,6 +190,21 @@ impl Plane {
     /// A view of a kind in a namespace.
     pub(super) fn api(&self, kind: ObjectKind, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, &resource(kind))
+    }
+
+    /// Since when each of its nodes has been ready, as the control plane has it: nothing where one is not, and another time once
+    /// one was given up and is back.
+    pub(super) async fn ready_since(&self) -> Result<[Option<Time>; 2], Failure> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let ready_since = async |node: &str| {
+            let node = nodes.get(node).await.map_err(refused)?;
+            let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+            let ready = conditions
+                .into_iter()
+                .find(|condition| condition.type_ == "Ready" && condition.status == "True");
+            Ok::<_, Failure>(ready.and_then(|condition| condition.last_transition_time))
+        };
+        Ok([ready_since(&self.cloud).await?, ready_since(&self.edge).await?])
     }
 
     /// The version of the API server.
