@@ -170,6 +170,12 @@ fn turns(rounds: u32, plane: usize, planes: usize) -> impl Iterator<Item = u32> 
     (0..rounds).skip(plane).step_by(planes)
 }
 
+/// How many of these nodes were given up, which were ready since these times before, and are now.
+fn given_up(before: &[Option<Time>], now: &[Option<Time>]) -> u32 {
+    let stayed = |(before, now): (&Option<Time>, &Option<Time>)| before.is_some() && before == now;
+    before.iter().zip(now).map(|node| u32::from(!stayed(node))).sum()
+}
+
 /// A round with a load of this size, in so many namespaces at most.
 async fn round(
     plane: &Plane,
@@ -257,13 +263,10 @@ impl Bench<'_> {
         self.say(what);
     }
 
-    /// How many of the nodes were given up since the round began. Then all their pods are told of, and nothing else is measured.
+    /// How many of the nodes were given up since the round began. Then all their pods are told of, beside what is measured.
     pub(super) async fn nodes_given_up(&self) -> Result<u32, Failure> {
         let now = self.plane.ready_since().await?;
-        let were_ready = self.ready_since.iter().zip(&now);
-        Ok(were_ready
-            .map(|(before, now)| u32::from(before.is_none() || before != now))
-            .sum())
+        Ok(given_up(&self.ready_since, &now))
     }
 
     /// Tells whoever waits how far the round is.
@@ -353,6 +356,16 @@ mod tests {
         let of = |plane, planes| turns(6, plane, planes).collect::<Vec<_>>();
         assert_eq!(of(0, 1), [0, 1, 2, 3, 4, 5]);
         assert_eq!((of(0, 2), of(1, 2)), (vec![0, 2, 4], vec![1, 3, 5]));
+    }
+
+    #[test]
+    fn a_node_that_is_not_ready_or_anew_was_given_up() {
+        let [begun, later] = [0, 60].map(|at| jiff::Timestamp::from_second(at).ok().map(Time));
+        let before = [begun.clone(), begun.clone()];
+        assert_eq!(given_up(&before, &before), 0);
+        assert_eq!(given_up(&before, &[begun.clone(), later.clone()]), 1);
+        assert_eq!(given_up(&before, &[None, later]), 2);
+        assert_eq!(given_up(&[None, begun.clone()], &[None, begun]), 1);
     }
 
     #[test]

@@ -138,11 +138,11 @@ impl Bench {
         let mut bench = layout.bench.command(&self.skerry);
         bench.arg("bench").args(self.subject.arguments()).arg("--json");
         let mut started = Vec::new();
-        for (place, processors) in PLACES.into_iter().zip(layout.planes.clone()) {
-            if let (Subject::ControlPlane { .. }, Processors::These(these)) = (&self.subject, &processors) {
+        for (place, processors) in PLACES.into_iter().zip(&layout.planes) {
+            if let (Subject::ControlPlane { .. }, Processors::These(these)) = (&self.subject, processors) {
                 bench.arg(place.manager_on).arg(list(these));
             }
-            let plane = ControlPlane::start(self.site(kubernetes, place, processors))?;
+            let plane = ControlPlane::start(self.site(kubernetes, place, processors.clone()))?;
             bench.arg(place.option).arg(plane.access().admin);
             started.push(plane);
         }

@@ -248,7 +248,6 @@ impl ControlPlane {
     }
 }
 
-/// The flag that says which controllers run.
 /// How long the controllers wait for a sign of life of a node.
 fn patience_with_nodes(patience: Patience) -> &'static [&'static str] {
     match patience {
@@ -258,6 +257,7 @@ fn patience_with_nodes(patience: Patience) -> &'static [&'static str] {
     }
 }
 
+/// The flag that says which controllers run.
 fn controllers(without: &[&str]) -> String {
     let without = without.iter().map(|name| format!("-{name}"));
     let all: Vec<_> = std::iter::once("*".to_owned()).chain(without).collect();
