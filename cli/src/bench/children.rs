@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt as _};
+use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt,
     api::ApiResource,
@@ -21,6 +22,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
+use super::clock::last_declared;
 use crate::failure::Failure;
 
 /// Looks are this far apart at least. Nothing is timed by them.
@@ -38,6 +40,8 @@ pub(super) struct Child {
     pub(super) image: Option<String>,
     /// When the last change of it was seen that changed one of these.
     pub(super) since: Instant,
+    /// In which second that was made, by the API server's clock: a watch may tell of it much later.
+    pub(super) declared: Option<Timestamp>,
 }
 
 /// Which child.
@@ -208,7 +212,7 @@ impl Notes {
         let as_before = |known: &Child| known.uid == uid && known.image == image;
         if !seen.get(&key).is_some_and(as_before) {
             let owner = (owner.kind.clone(), owner.name.clone());
-            let since = Instant::now();
+            let (since, declared) = (Instant::now(), last_declared(object));
             seen.insert(
                 key,
                 Child {
@@ -216,6 +220,7 @@ impl Notes {
                     owner,
                     image,
                     since,
+                    declared,
                 },
             );
         }

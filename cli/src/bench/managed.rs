@@ -1,13 +1,14 @@
 //! What is asked of a manager in a round: a load is declared, edited, and its children deleted all at once.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use tokio::time::Instant;
 
 use super::{
-    children::Seen,
+    children::{Child, Seen},
+    clock::{ServerClock, last_declared},
     control_plane::{AT_ONCE, Bench, PATIENCE},
     figures::percentile,
     load::{Families, Load, SERVICE},
@@ -28,6 +29,28 @@ const CHURNS: [Churn; 2] = [
         suffix: ".again",
     },
 ];
+
+/// An edit of a service, and what came of it.
+struct Edit {
+    sent: Instant,
+    /// Since when its Deployment carries it, at the latest: an API server that has more to do than it can tells watches of a
+    /// change when it gets to it, and says in the object in which second it was made.
+    carried: Instant,
+    /// When a watch told of that.
+    heard: Instant,
+}
+
+impl Edit {
+    fn of(sent: Instant, child: &Child, clock: &ServerClock) -> Self {
+        let heard = child.since;
+        let declared = child.declared.and_then(|second| clock.end_of(second));
+        Self {
+            sent,
+            carried: declared.map_or(heard, |declared| declared.min(heard)),
+            heard,
+        }
+    }
+}
 
 /// All services edited, then all children deleted.
 struct Churn {
@@ -84,21 +107,8 @@ impl Bench<'_> {
 
     /// Edits every service; an edit is done when the Deployment at the edge carries it.
     async fn edit(&mut self, churn: &Churn, manager: &Manager) -> Result<(), Failure> {
-        let edit = self.load.edit(churn.image);
         let begun = Instant::now();
-        let sent: Vec<(String, Instant)> = stream::iter(self.load.services())
-            .map(async |(namespace, number)| {
-                let (name, sent) = (Load::name(number), Instant::now());
-                self.plane
-                    .api(SERVICE, namespace)
-                    .patch(&name, &PatchParams::default(), &Patch::Merge(&edit))
-                    .await
-                    .map_err(refused)?;
-                Ok::<_, Failure>((name, sent))
-            })
-            .buffer_unordered(AT_ONCE)
-            .try_collect()
-            .await?;
+        let (sent, clock) = self.send_edits(churn.image).await?;
         let edited = |seen: &Seen| {
             seen.values()
                 .filter(|child| child.image.as_deref() == Some(churn.image))
@@ -110,26 +120,58 @@ impl Bench<'_> {
             })
             .await?;
         let seen = self.watched.seen();
-        let carried: BTreeMap<&str, Instant> = seen
+        let carrying = seen
             .values()
-            .filter(|child| child.image.as_deref() == Some(churn.image))
-            .map(|child| (child.owner.1.as_str(), child.since))
+            .filter(|child| child.image.as_deref() == Some(churn.image));
+        let edits: Vec<Edit> = carrying
+            .filter_map(|child| Some(Edit::of(*sent.get(&child.owner.1)?, child, &clock)))
             .collect();
-        let last = carried.values().max().copied().unwrap_or(begun);
-        let mut waits: Vec<f64> = sent
-            .iter()
-            .filter_map(|(name, sent)| Some((*carried.get(name.as_str())? - *sent).as_secs_f64()))
-            .collect();
-        waits.sort_by(f64::total_cmp);
+        let last = edits.iter().map(|edit| edit.carried).max().unwrap_or(begun);
         let number = f64::from(self.load.size.services);
         self.took(
             churn.named("edits_per_second"),
             number / (last - begun).as_secs_f64(),
             "edits/s",
         );
-        self.took(churn.named("edit_to_child_p50_seconds"), percentile(&waits, 50), "s");
-        self.took(churn.named("edit_to_child_p99_seconds"), percentile(&waits, 99), "s");
+        self.waited(churn, "child", edits.iter().map(|edit| edit.carried - edit.sent));
+        self.waited(churn, "watch", edits.iter().map(|edit| edit.heard - edit.sent));
         self.settle(churn.named("edits_settled_seconds"), begun, manager).await
+    }
+
+    /// How long edits took until that.
+    fn waited(&mut self, churn: &Churn, until: &str, waits: impl Iterator<Item = Duration>) {
+        let mut waits: Vec<f64> = waits.map(|wait| wait.as_secs_f64()).collect();
+        waits.sort_by(f64::total_cmp);
+        for percent in [50, 99] {
+            let figure = churn.named(&format!("edit_to_{until}_p{percent}_seconds"));
+            self.took(figure, percentile(&waits, percent), "s");
+        }
+    }
+
+    /// Gives all services this image at the edge: when each was sent, by its name, and what the answers show of the API server's
+    /// clock.
+    async fn send_edits(&self, image: &str) -> Result<(BTreeMap<String, Instant>, ServerClock), Failure> {
+        let edit = self.load.edit(image);
+        let mut edits = stream::iter(self.load.services())
+            .map(async |(namespace, number)| {
+                let (name, sent) = (Load::name(number), Instant::now());
+                let service = self
+                    .plane
+                    .api(SERVICE, namespace)
+                    .patch(&name, &PatchParams::default(), &Patch::Merge(&edit))
+                    .await
+                    .map_err(refused)?;
+                Ok::<_, Failure>((name, sent, last_declared(&service), Instant::now()))
+            })
+            .buffer_unordered(AT_ONCE);
+        let (mut sent, mut clock) = (BTreeMap::new(), ServerClock::default());
+        while let Some((name, at, taken, answered)) = edits.try_next().await? {
+            sent.insert(name, at);
+            if let Some(taken) = taken {
+                clock.showed(taken, answered);
+            }
+        }
+        Ok((sent, clock))
     }
 
     /// Deletes all children at once; they are made again when each is there under another uid.
@@ -194,5 +236,36 @@ impl Bench<'_> {
         let memory = manager.costs.memory()?;
         self.took("manager_rss_emptied_bytes", memory.resident, "bytes");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn an_edit_is_carried_when_a_watch_tells_of_it_or_when_the_second_it_was_written_in_is_over() {
+        let sent = Instant::now();
+        let after = |seconds: u64| sent + Duration::from_secs(seconds);
+        let second = |number| Timestamp::from_second(number).unwrap();
+        let mut clock = ServerClock::default();
+        clock.showed(second(100), after(0));
+        let carried = |declared, heard| {
+            let child = Child {
+                uid: String::new(),
+                owner: (String::new(), String::new()),
+                image: None,
+                since: after(heard),
+                declared,
+            };
+            let edit = Edit::of(sent, &child, &clock);
+            assert_eq!(edit.heard, after(heard));
+            edit.carried
+        };
+        assert_eq!(carried(Some(second(104)), 30), after(5));
+        assert_eq!(carried(Some(second(104)), 4), after(4));
+        assert_eq!(carried(None, 30), after(30));
     }
 }

@@ -5,6 +5,7 @@
 
 mod alone;
 mod children;
+mod clock;
 mod control_plane;
 mod costs;
 mod edge;
