@@ -38,6 +38,8 @@ use crate::failure::Failure;
 const NAMESPACES: u32 = 10;
 /// Requests of the bench at once: about what many users together send.
 pub(super) const AT_ONCE: usize = 32;
+/// And those that delete: what is deleted is soon gone, and how fast it goes is not what is measured.
+const DELETED_AT_ONCE: usize = 256;
 /// Whatever takes longer has failed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3600);
 /// With nothing told of any child, Deployment or pod for so long, Kubernetes is taken to have nothing left to do.
@@ -323,7 +325,7 @@ impl Bench<'_> {
                     other => other.map(drop).map_err(refused),
                 }
             })
-            .buffer_unordered(AT_ONCE)
+            .buffer_unordered(DELETED_AT_ONCE)
             .try_collect()
             .await
     }
