@@ -92,13 +92,16 @@ fn settings(api: &Server) -> Settings {
     settings
 }
 
+/// The longest wait after failures, where one would outlast what a test waits for.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+
 /// How long a manager puts things off: where time passes, nobody waits minutes for one that was refused nine times, nor a
 /// second for a status.
 pub(crate) fn pace(api: &Server) -> Pace {
     match api {
         Server::Sandbox(_) => Pace::default(),
         Server::Cluster(_) => Pace {
-            longest_retry: Duration::from_secs(1),
+            longest_retry: SOON,
             status: Duration::from_millis(100),
         },
     }

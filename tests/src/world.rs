@@ -28,7 +28,7 @@ use tokio::sync::watch;
 
 use crate::{
     definitions::{KINDS, definitions, install},
-    manager::{Held, LEASE, Manager, pace},
+    manager::{self, Held, LEASE, Manager, pace},
     server::Server,
 };
 
@@ -162,6 +162,14 @@ impl World {
         let Pace { status, .. } = Pace::default();
         self.pace.set(Pace {
             status,
+            ..self.pace.get()
+        });
+    }
+
+    /// Has managers that start from now on try again within a second, however often something has failed.
+    pub fn retry_soon(&self) {
+        self.pace.set(Pace {
+            longest_retry: manager::SOON,
             ..self.pace.get()
         });
     }

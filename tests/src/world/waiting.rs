@@ -15,9 +15,6 @@ use crate::server::Server;
 const SOON: Duration = Duration::from_secs(3);
 /// On a real control plane nobody waits longer than this for time to pass: its own waits are set to be shorter.
 const LONG_ENOUGH: Duration = Duration::from_secs(8);
-/// In virtual time: what fails is tried again for so many times as long as all should have come by. What fails for good is
-/// tried again for ever.
-const TRIES: usize = 10;
 /// Clients have their watches end sooner.
 const LONGER_THAN_WATCHES: Duration = Duration::from_secs(1200);
 
@@ -37,14 +34,7 @@ impl World {
     pub async fn rest(&self) {
         let time = Duration::from_secs(120).max(self.patience.get());
         match &self.api {
-            Server::Sandbox(_) => {
-                for _ in 0..TRIES {
-                    self.wait(sleep(time)).await;
-                    if self.manager_is_idle(time) {
-                        return;
-                    }
-                }
-            }
+            Server::Sandbox(_) => self.wait(sleep(time)).await,
             Server::Cluster(borrowed) => {
                 self.wait(borrowed.calm(time, || self.manager_is_idle(time))).await;
             }
