@@ -92,8 +92,8 @@ fn settings(api: &Server) -> Settings {
     settings
 }
 
-/// The longest wait after failures, where one would outlast what a test waits for.
-pub(crate) const SOON: Duration = Duration::from_secs(1);
+/// The longest wait after failures, where the usual five minutes would outlast what a test waits for.
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
 /// How long a manager puts things off: where time passes, nobody waits minutes for one that was refused nine times, nor a
 /// second for a status.
@@ -101,7 +101,7 @@ pub(crate) fn pace(api: &Server) -> Pace {
     match api {
         Server::Sandbox(_) => Pace::default(),
         Server::Cluster(_) => Pace {
-            longest_retry: SOON,
+            longest_retry: LONGEST_RETRY,
             status: Duration::from_millis(100),
         },
     }

@@ -28,7 +28,7 @@ use tokio::sync::watch;
 
 use crate::{
     definitions::{KINDS, definitions, install},
-    manager::{self, Held, LEASE, Manager, pace},
+    manager::{Held, LEASE, LONGEST_RETRY, Manager, pace},
     server::Server,
 };
 
@@ -166,10 +166,10 @@ impl World {
         });
     }
 
-    /// Has managers that start from now on try again within a second, however often something has failed.
+    /// Has managers that start from now on try again about a second after each failure, as on a real control plane.
     pub fn retry_soon(&self) {
         self.pace.set(Pace {
-            longest_retry: manager::SOON,
+            longest_retry: LONGEST_RETRY,
             ..self.pace.get()
         });
     }

@@ -373,8 +373,8 @@ async fn any_mixture_of_faults_is_survived(#[values(1, 2, 3, 4)] seed: u64) {
     for (manifest, life) in [(SERVICE, life_of_a_service as Life), (JOB, life_of_a_job)] {
         let expected = undisturbed(manifest, life).await;
         let found = live(manifest, life, |world| {
-            // Some fail fourteen times in a row. With waits of five minutes after the ninth it would be chance whether a
-            // life ends before they have come by, and with it what this compares.
+            // A resource may fail fourteen times in a row. Were it tried again only every five minutes after the tenth, it
+            // would be chance whether the life is looked at before it has come by.
             world.retry_soon();
             world.patience.set(Duration::from_secs(600));
             mix(world, seed);
